@@ -1,12 +1,18 @@
 """What moves a prediction: links and values from a prior, halved and doubled."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from gpu_hosts import a_gpu_observation, a_gpu_profile
 from world import World, a_profile, asked, observed
 
+from steptime.fitting.posterior import DRAWS
+from steptime.fitting.profile import LinkEstimate
+from steptime.fitting.step_model import INNER
 from steptime.predict.predict import predict
 from steptime.predict.query import read_queries
-from steptime.predict.sensitivity import Sensitivity, sensitivities
+from steptime.predict.sensitivity import Sensitivity, doubt_of_shared_cores, sensitivities
 from steptime.report.forecasts.decisions import deciding_value
 from steptime.results.json_form import Interval
 
@@ -119,3 +125,36 @@ def test_communication_takes_a_larger_share_over_a_slower_link(gpu_host):
         for rate in ("100Gbit/s", "5Gbit/s")
     )
     assert slow > 2 * quick
+
+
+def crowded(factor, source="net", cores=2, per_host=2):
+    """A prediction of hosts of workers whose latency inside is so many times that of messages alone."""
+    profile = a_profile(observed(World(), 0))
+    asked_for = [
+        "hosts=4",
+        f"workers_per_host={per_host}",
+        f"cores_per_host={cores}",
+        "interconnect.bandwidth=10Gbit/s",
+    ]
+    found = asked(profile, 4 * per_host, *asked_for)
+    inside = LinkEstimate(latency_s=1e-4, rate=1e9, source=source, between_hosts=False)
+    topology = replace(found.inputs.topology, inner=inside, inner_factors=True)
+    parameters = {**found.inputs.parameters, INNER[0]: np.full(DRAWS, factor)}
+    return replace(found, inputs=replace(found.inputs, topology=topology, parameters=parameters))
+
+
+@pytest.mark.parametrize("factor", [2.5, 12.9, 100.0])
+def test_a_latency_that_was_fitted_to_workers_who_share_cores_is_called_that(factor):
+    text = doubt_of_shared_cores(crowded(factor))
+    assert f"{factor:.3g} times the 100 µs that messages alone take there" in text
+    assert "every step of the exchange over further hosts is taken to spend it, which nothing has shown" in text
+
+
+@pytest.mark.parametrize("changes", [{"factor": 1.2}, {"source": "prior"}, {"cores": 8}])
+def test_a_latency_of_messages_alone_is_not_doubted(changes):
+    assert not doubt_of_shared_cores(crowded(**{"factor": 12.9, **changes}))
+
+
+def test_no_latency_of_devices_or_of_one_worker_is_doubted(gpu_host):
+    several = asked(gpu_host, 64, "workers_per_host=8", "interconnect.bandwidth=5Gbit/s")
+    assert not any(map(doubt_of_shared_cores, [several, asked(gpu_host, 1), asked(gpu_host, 2)]))

@@ -25,7 +25,7 @@ from steptime.predict.paired import paired_ratios
 from steptime.predict.predict import Prediction, baseline_of
 from steptime.predict.predict import predict as predict_all
 from steptime.predict.query import read_queries
-from steptime.predict.sensitivity import sensitivities
+from steptime.predict.sensitivity import doubt_of_shared_cores, sensitivities
 from steptime.report.forecasts.decisions import deciding_value
 from steptime.report.forecasts.predictions import curve_sections, model_section, remarks_section, script_section
 from steptime.report.refusals import RefusedWorkers, refusal_section, refusals
@@ -148,6 +148,12 @@ def _moved(group: Sequence[Prediction]) -> "list[Sensitivity]":
     return sensitivities(max(answered, key=attrgetter("workers"))) if answered else []
 
 
+def _doubt(group: Sequence[Prediction]) -> str:
+    """Return why the step of the most workers may be too long; empty of none."""
+    doubts = [doubt_of_shared_cores(each) for each in sorted(group, key=attrgetter("workers"))]
+    return next((doubt for doubt in reversed(doubts) if doubt), "")
+
+
 def _model(
     group: Sequence[Prediction],
     profile: Profile,
@@ -166,6 +172,7 @@ def _model(
         moved=[] if shared is not None else _moved(group),
         shared=shared,
         name=name,
+        doubt=_doubt(group),
         unmeasured=unmeasured,
     )
 
@@ -237,7 +244,7 @@ def to_json(each: Prediction) -> dict[str, Any]:
         "held_out": asdict(each.held_out) if each.held_out else None,
         "link": asdict(each.link) if each.link else None,
         "refused": each.refused,
-        "notes": [*unmeasured_workloads([each]), *each.notes],
+        "notes": [*unmeasured_workloads([each]), *filter(None, [doubt_of_shared_cores(each)]), *each.notes],
     }
 
 

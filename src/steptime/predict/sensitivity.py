@@ -15,6 +15,7 @@ from steptime.fitting.posterior import Array, bounds
 from steptime.fitting.step_model import INNER, OUTER, phases_of, step_of
 from steptime.predict.predict import Prediction, StepInputs
 from steptime.results.json_form import Interval
+from steptime.units import format_seconds
 
 How = Literal["stated", "assumed", "fitted", "measured"]
 _LINKS: Mapping[str, str] = {
@@ -33,6 +34,8 @@ _PRIORS: Mapping[str, str] = {
 }
 """Parameters that a prior may give, but for those of passes, whose sum was measured."""
 _SHARES = {OVERLAP, "input_share"}
+_OF_WAITING = 2.0
+"""From so many times the latency of messages alone on, most of a fitted latency is not the link's."""
 _FACTORS = {"contention_factor"}
 """Of which the part beyond 1 is halved and doubled."""
 
@@ -72,6 +75,33 @@ def sensitivities(prediction: Prediction) -> list[Sensitivity]:
             for name, how, scaled in _values(prediction, inputs)
         ]
     return sorted(rows, key=lambda row: -row.moves)
+
+
+def doubt_of_shared_cores(prediction: Prediction) -> str:
+    """Return that the latency inside a host was fitted to workers that shared its cores; empty where it was not.
+
+    A ring over several hosts waits in each of its steps for the slowest of its links. What workers of one host wait for
+    a core is fitted as latency of their link, and so is taken to be spent once more for every step that further hosts
+    add, which nothing has shown.
+    """
+    inputs = prediction.inputs
+    if inputs is None or inputs.target.key.device == "cuda" or not inputs.topology.inner_factors:
+        return ""
+    inside, timed = inputs.topology.inner, inputs.parameters[INNER[0]]
+    factor = float(np.median(timed))
+    full = inputs.model.contention.workers >= inputs.model.contention.processors
+    if inside is None or inside.source != "net" or not full or factor < _OF_WAITING:
+        return ""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        as_timed = step_of(phases_of({**inputs.parameters, INNER[0]: np.ones_like(timed)}, inputs.model))
+        low, high = bounds(as_timed)
+    return (
+        f"The latency inside a host is {factor:.3g} times the {format_seconds(inside.latency_s)} that messages alone "
+        f"take there: it was fitted to {prediction.deployment.workers_per_host if prediction.deployment else 'several'} "
+        "workers that share their cores with computing, and every step of the exchange over further hosts is taken to "
+        f"spend it, which nothing has shown. With the latency of messages alone the step of {prediction.workers} "
+        f"workers takes {format_seconds(low)} to {format_seconds(high)}: two real hosts would settle it."
+    )
 
 
 def _name(parameter: str) -> str:

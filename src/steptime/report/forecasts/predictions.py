@@ -80,6 +80,7 @@ def model_section(  # noqa: PLR0913 - what one model predicts
     shared: Collection[RefusedWorkers] | None = None,
     name: str = "",
     unmeasured: str = "",
+    doubt: str = "",
 ) -> Section:
     """Return the section of one model's predictions.
 
@@ -94,6 +95,7 @@ def model_section(  # noqa: PLR0913 - what one model predicts
             step splits up and what would narrow its interval.
         name: of the model; by default that of its key.
         unmeasured: what a workload that was not measured is computed from.
+        doubt: why what decides the step of the most workers may be too high.
     """
     brief = shared is not None
     name = name or group[0].key.name
@@ -104,7 +106,7 @@ def model_section(  # noqa: PLR0913 - what one model predicts
     batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
     answer = " ".join([*filter(None, [unmeasured]), model_answer(group, assumed, pair_answers(pairs)), *refused])
     parts: list[Part] = [
-        Sentences([*parts_of_step(group), *filter(None, [deciding_value(moved, farthest_changes(group))])]),
+        Sentences([*parts_of_step(group), *filter(None, [deciding_value(moved, farthest_changes(group)), doubt])]),
         Sentences(list(_also_assumed(assumed(group).split("; "), answer))),
         Figures(partial(model_figures, group), note=BANDS),
         _steps(group),
