@@ -14,7 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from steptime.fitting.attached_profile import AttachedLink, AttachedProfile, Call
+from steptime.fitting.attached_link import AttachedLink
+from steptime.fitting.attached_profile import AttachedProfile, Call
 from steptime.fitting.fit import USUAL_LAUNCH_SPREAD
 from steptime.fitting.posterior import Array, draw_factors, fit_level
 from steptime.model.collectives import Link, all_gather, reduce_scatter, ring

@@ -95,9 +95,10 @@ def doubt_of_shared_cores(prediction: Prediction) -> str:
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         as_timed = step_of(phases_of({**inputs.parameters, INNER[0]: np.ones_like(timed)}, inputs.model))
         low, high = bounds(as_timed)
+    workers = inputs.topology.deployment.workers_per_host
     return (
         f"The latency inside a host is {factor:.3g} times the {format_seconds(inside.latency_s)} that messages alone "
-        f"take there: it was fitted to {prediction.deployment.workers_per_host if prediction.deployment else 'several'} "
+        f"take there: it was fitted to {workers} "
         "workers that share their cores with computing, and every step of the exchange over further hosts is taken to "
         f"spend it, which nothing has shown. With the latency of messages alone the step of {prediction.workers} "
         f"workers takes {format_seconds(low)} to {format_seconds(high)}: two real hosts would settle it."
