@@ -9,7 +9,10 @@ from steptime.attached.latest_steps import latest_attempt, latest_steps
 from steptime.attached.memory import memory_now
 from steptime.cli.console import PlainConsole
 from steptime.cli.page_server import PageServer
+from steptime.diagnosis.form import Diagnosis
+from steptime.diagnosis.rules import script_findings
 from steptime.phases import REST
+from steptime.report.advice import script_section
 from steptime.report.attached import attached_section, headline, part_rows
 from steptime.report.attached_answer import MOST_LINES, AttachedAnswer, _clauses
 from steptime.report.terminal import SectionText
@@ -40,9 +43,55 @@ def eventful(folder):
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 def test_the_answer_has_at_most_25_lines(tmp_path, capsys, width):
-    text = shown(capsys, AttachedAnswer(eventful(tmp_path), ["All of it: steptime report --all DIR"]), width)
+    text = shown(capsys, AttachedAnswer(differing(tmp_path), ["All of it: steptime report --all DIR"]), width)
     assert len(text.splitlines()) <= MOST_LINES == 25
     assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [60, 76, 90, 120, 200])
+def test_the_same_is_shown_at_every_width(tmp_path, capsys, width):
+    """Findings, rows and notes, which wrap alone."""
+    for number, job in enumerate((eventful, differing, several_gaps)):
+        run = job(tmp_path / str(number))
+        texts = [shown(capsys, AttachedAnswer(run, ["the end"]), each) for each in (80, width)]
+        usual, own = (sorted(re.findall(r"\S+", text)) for text in texts)
+        assert usual == own
+
+
+def test_the_first_three_findings_are_shown_on_whatever_screen(tmp_path, capsys):
+    run = eventful(tmp_path)
+    text = " ".join(shown(capsys, AttachedAnswer(run, ["a last line"] * 9), 80).split())
+    assert len(run.findings) > 3
+    assert [each.kind for each in run.findings[:3] if each.sentence not in text] == []
+
+
+@pytest.mark.parametrize("base_s", [0.9, 0.0009])
+def test_each_part_has_the_unit_that_suits_it(tmp_path, base_s):
+    run = with_parts(tmp_path, base_s, 7.1e-4)
+    times = {name: time for name, time, _, _ in part_rows(run, 4)}
+    assert times["input to b"] == "710 µs (639 to 781)"
+
+
+def test_the_bound_of_a_time_stands_beside_that_of_its_share(tmp_path):
+    run = with_parts(tmp_path, 0.012)
+    open_part = run.parts[-1].model_copy(update={"time_s": Interval(0.012, 0.001, 0.03)})
+    share = open_part.share
+    rows = list(part_rows(run.model_copy(update={"parts": [*run.parts[:-1], open_part]}), 4))
+    time, shown_share = next((time, share) for name, time, share, _ in rows if name == "input to a")
+    assert time == "at most 30.0 ms"
+    assert float(shown_share.removeprefix("at most ").removesuffix(" %")) == pytest.approx(100 * share * 2.5, rel=0.01)
+
+
+@pytest.mark.parametrize(("delayed", "stated"), [(0.19, []), (0.54, ["54"])])
+def test_the_answer_and_the_advice_state_how_long_processes_were_kept_from_running(tmp_path, capsys, delayed, stated):
+    processes = [process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 15.0])) for rank in range(2)]
+    for each in processes:
+        each[-1]["delayed_ns"] = round(delayed * (each[-1]["at_ns"] - each[0]["begin_ns"]))
+    run = found_in(write(tmp_path, *processes), 60_000.0)
+    advice = script_section(run, Diagnosis(findings=script_findings(run)))
+    for what in (AttachedAnswer(run), SectionText([advice]), SectionText([attached_section(run)])):
+        text = " ".join(shown(capsys, what, 80).split())
+        assert re.findall(r"kept a process from running for (\d+) % of the time", text) == stated
 
 
 @pytest.mark.parametrize("lines", [1, 3, 5, 7])
@@ -60,6 +109,10 @@ def test_a_narrow_terminal_breaks_no_number(tmp_path, capsys):
 def differing(folder):
     """A job whose ranks differ in a phase, with a line of the script beside another one."""
     return ddp_job(folder, lambda _: [0.0, 15.0])
+
+
+def several_gaps(folder):
+    return with_parts(folder, 0.02, 0.01)
 
 
 @pytest.mark.parametrize("width", [76, 80, 84, 90])

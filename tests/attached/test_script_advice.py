@@ -5,6 +5,7 @@ import sys
 import pytest
 from stored_processes import MS, ddp_job, ddp_steps, found_in, process_lines, write
 from test_attached_comparison import a_run, compared
+from test_rotating_culprit import in_a_gap
 
 from steptime.cli.app import run_program
 from steptime.diagnosis.rules import script_findings
@@ -143,6 +144,18 @@ def test_a_gap_is_named_by_what_surrounds_it(tmp_path):
     found = by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0], gap=10.0))["own_gap"]
 
     assert "between forward and backward" in found.claim
+
+
+def test_a_slow_rank_and_its_code_are_one_cause(tmp_path, straggling):
+    late = [process_lines(rank, 2, in_a_gap(ddp_steps(rank, lambda _: [0.0, 15.0]))) for rank in range(2)]
+    found = by_rule(found_in(write(tmp_path, *late), 60_000.0))
+    assert "own_straggler" in found
+    assert "one cause with the waiting for rank 1, and one gain" in found["own_gap"].claim
+    assert "own_gap" not in by_rule(straggling)
+
+
+def test_the_code_of_all_ranks_is_a_cause_of_its_own(tmp_path):
+    assert "one cause" not in by_rule(ddp_job(tmp_path, lambda _: [0.0, 15.0], gap=10.0))["own_gap"].claim
 
 
 def test_an_exchange_below_its_limit_is_no_finding(tmp_path):

@@ -46,12 +46,19 @@ def test_widened_intervals_hold_what_they_promise(error):
 
 
 def test_intervals_that_hold_more_are_not_narrowed():
-    assert widening(tried(39, 0.01, 1)) == 1.0
+    assert widening(tried(39, 0.01, 1)) == (1.0, 1.0)
 
 
 def test_few_gains_widen_nothing():
-    assert widening(tried(8, 0.8, 1)) == 1.0
-    assert widening(tried(9, 0.8, 1)) > 1.0
+    assert widening(tried(18, 0.8, 1)) == (1.0, 1.0)
+    assert min(widening(tried(19, 0.8, 1))) > 1.0
+
+
+def test_gains_beyond_what_was_predicted_lend_no_loss_to_the_low_end():
+    rows = [row(1.2, measured, 0.05) for measured in np.linspace(1.2, 3.0, 39)]
+    below, above = widening(rows)
+    assert (below, above > 2.0) == (1.0, True)
+    assert widened(Interval(1.15, 1.1, 1.2), rows).low == 1.1
 
 
 def test_a_gain_that_is_not_known_stays_so():

@@ -191,7 +191,7 @@ def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
             f"{with_interval(most.time_s)} of each step, {percent(most.share)}, passes "
             f"{'on the device ' if found.main.device else ''}{title_of(most.name)}"
             f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: {whose_code(most.where)} that nothing marks"
-            f"{_in_turn(most)}"
+            f"{_one_cause(most, found.waited_for) or _in_turn(most)}"
         )
         if most.few is not None:
             sentence = f"{_spending_few(most, most.few)}: {whose_code(most.where)} that nothing marks"
@@ -201,6 +201,13 @@ def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
             sentence += f"; the device of JAX computes meanwhile, and lacks work for {format_seconds(idle_s)} of a step"
         kind = "loader_elsewhere" if asked and asked[1] >= _BUSY else "gaps"
         yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
+
+
+def _one_cause(part: StepPart, whom: WaitedFor | None) -> str:
+    """Return that a part is what the others wait for, if it is; a mean over ranks is less than what it costs a step."""
+    if whom is None or whom.part != part.name:
+        return ""
+    return f"; the mean over ranks of what the others wait for {whom.title} for"
 
 
 def _few_sentence(part: StepPart, few: FewSteps, words: str) -> str:

@@ -26,6 +26,17 @@ def busy_threads(processes: Iterable[ProcessLines]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(by_process) else None
 
 
+def delayed_share(processes: Iterable[ProcessLines]) -> float | None:
+    """Return the share of its time for which the most delayed process could not run although it was ready to.
+
+    None if that of one is unknown.
+    """
+    ends = [(each.process.begin_ns, each.end) for each in processes]
+    known = [(end.delayed_ns, end.at_ns - begin) for begin, end in ends if end and end.delayed_ns is not None]
+    shares = [min(1.0, held / max(1, lasted)) for held, lasted in known]
+    return max(shares, default=None) if len(known) == len(ends) else None
+
+
 def _look_by_look(process: ProcessLines) -> float | None:
     spans = list(_trained(process))
     lasted = sum(lasts_ns for lasts_ns, _, _ in spans)

@@ -122,6 +122,13 @@ def _is_named(exchange: Exchange, rank: int, last: NDArray[np.float64]) -> bool:
     return (low is not None and low > 0.0) or _is_too_often(effective_count(last), float(last.mean()), ranks)
 
 
+def is_last_beyond_chance(exchange: Exchange) -> bool:
+    """Say whether some rank is the last to come in more steps than chance gives to equal ranks."""
+    ranks = len(exchange.caused_s)
+    lasts = [_is_last(exchange, rank) for rank in range(ranks)]
+    return any(_is_too_often(effective_count(last), float(last.mean()), ranks) for last in lasts)
+
+
 def _is_too_often(count: float, share: float, ranks: int) -> bool:
     """Say whether a share of so many independent steps is more than chance gives to the last one of equal ranks."""
     chance = scipy.special.betainc(share * count, (1.0 - share) * count + 1.0, 1.0 / ranks) if share > 0.0 else 1.0

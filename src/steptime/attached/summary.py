@@ -11,6 +11,7 @@ from steptime.attached.form import AttachedHost, AttachedRank, AttachedRun, Impo
 from steptime.attached.gpus import gpu_uses, why_no_gpus
 from steptime.attached.job_time import CommandTime, job_parts
 from steptime.attached.memory import memory_of_ranks
+from steptime.attached.processor_use import delayed_share
 from steptime.attached.step_flops import arithmetic, step_flops
 from steptime.attached.step_kinds import pass_notes
 from steptime.attached.step_parts import (
@@ -142,7 +143,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         findings=[*first, *(findings_of(seen) if seen else [])],
         not_attached=None if main else header.not_attached or _not_trained(files),
         notes=[*_counting_notes(files, main), *map(_with_amount(header), header.flags), *_notes(files, main)],
-        noise=header.noise,
+        noise={**header.noise, "delayed_share": delayed_share(files.processes)} if files.processes else header.noise,
         problems=sentences(files.set_aside),
     )
 

@@ -6,6 +6,7 @@ from steptime.attached.form import AttachedFinding, StepPart, WaitedFor
 from steptime.attached.judged_steps import JudgedSteps, judged_steps
 from steptime.attached.sampled_lines import at_line
 from steptime.attached.step_parts import KeptSteps, title_of
+from steptime.attached.straggler import is_last_beyond_chance
 from steptime.results.json_form import Interval
 from steptime.units import format_count, format_seconds, is_undecided
 
@@ -15,6 +16,7 @@ _LEAST_SHARE = 0.01
 """Of a part, that is worth a percentage; from the whole on, seconds alone are shown."""
 _MOST_OF_IT = 0.5
 """Of all waiting: who causes as much is not one of many."""
+_LAST = "is last more often than chance"
 _PLURAL = {"no_grad", "copy"}
 """Parts whose titles are plural."""
 
@@ -77,18 +79,14 @@ def _longer_part(whom: WaitedFor) -> str:
 
 
 def _not_named(whom: WaitedFor, steps: JudgedSteps) -> str:
-    """Return who causes most of the waiting, where no rank is shown to be the one that is waited for."""
-    most, share = whom.most_causing, percent(whom.caused_share)
+    """Return that no rank is shown to be waited for, and what would show one; none is named for what chance may do."""
     if not whom.caused_share:
         return ""
-    if whom.caused_share < _MOST_OF_IT and steps.alone is None:
-        return f" now for one of them, now for another; rank {most} causes most, {share}"
-    whole = f"; rank {most} causes {share} of it"
-    begin = whole if steps.alone is None else f"; of the rest, rank {most} causes {share}"
-    held = " that exchange" if steps.is_rare else ""
-    count = format_count(len(steps.judged.numbers), "step")
-    more = f"; about {format_count(whom.more_steps or 0, 'more step')} would show whether by chance"
-    return f"{begin}, as the last in {whom.last_in} of {count}{held}{more if whom.more_steps else ''}"
+    turns = " now for one of them, now for another" if whom.caused_share < _MOST_OF_IT and steps.alone is None else ""
+    what = "causes more of it than chance would" if is_last_beyond_chance(steps.judged) else _LAST
+    rest = "in the other steps, " if steps.alone is not None else ""
+    more = f"; about {format_count(whom.more_steps or 0, 'more step')} would show whether one is"
+    return f"{turns}; {rest}no rank {what}{more if whom.more_steps else ''}"
 
 
 def is_shown(time_s: Interval[float | None] | Interval) -> bool:

@@ -130,7 +130,10 @@ def _gap(run: AttachedRun, share: Interval) -> Claim | None:
         change = f"do it less often, or compile it, such as the loss{line}"
     if library := library_of(largest.where):
         change = f"have {library} do that less often, or not at all, by its settings{line}"
-    return Claim(f"{whose_code(largest.where)} runs {title_of(largest.name)}", change, gain=gain)
+    whom = run.waited_for
+    alike = whom is not None and whom.part == largest.name
+    one_cause = f": one cause with the waiting for {whom.title}, and one gain" if whom and alike else ""
+    return Claim(f"{whose_code(largest.where)} runs {title_of(largest.name)}{one_cause}", change, gain=gain)
 
 
 def _host_share(run: AttachedRun) -> Interval | None:

@@ -58,9 +58,9 @@ class VerifiedAdvice:
         return self.predicted_low <= self.measured <= self.predicted_high
 
     @property
-    def missed_by(self) -> float:
-        """By how much the measured gain is outside of the rule's interval, as a logarithm; negative inside of it."""
-        return max(log(self.rule_low / self.measured), log(self.measured / self.rule_high))
+    def missed_by(self) -> tuple[float, float]:
+        """By how much a measured gain is below and above the rule's interval, as logarithms; negative inside it."""
+        return log(self.rule_low / self.measured), log(self.measured / self.rule_high)
 
 
 COLUMNS = tuple(each.name for each in fields(VerifiedAdvice))
@@ -93,11 +93,12 @@ def write_verified(path: Path, rows: Sequence[VerifiedAdvice]) -> None:
 
 
 def widened(gain: Interval[float | None], rows: Sequence[VerifiedAdvice] | None = None) -> Interval[float | None]:
-    """Return a rule's interval of a gain, as much wider on both sides as gains that were measured ask for.
+    """Return a rule's interval of a gain, on each side as much wider as gains that were measured ask for there.
 
-    Conformal: of the distances by which measured gains missed the rules' intervals, in logarithms, the one that
-    ``GAIN_LEVEL`` of them and of one more lie below (Y. Romano, E. Patterson, E. Candes, *Conformalized quantile
-    regression*, 2019). It holds for the next gain if that comes from causes like those that were tried.
+    Conformal: of the distances by which measured gains were below the rules' intervals, in logarithms, the one that
+    as many of them and of one more lie below as ``GAIN_LEVEL`` leaves to one side; likewise above (Y. Romano,
+    E. Patterson, E. Candes, *Conformalized quantile regression*, 2019, theorem 2). Gains beyond what was predicted so
+    lend no loss to the low end. It holds for the next gain if that comes from causes like those that were tried.
 
     Args:
         gain: by the rule alone.
@@ -105,20 +106,22 @@ def widened(gain: Interval[float | None], rows: Sequence[VerifiedAdvice] | None 
     """
     if gain.value is None or gain.low is None or gain.high is None:
         return gain
-    factor = widening(kept_advice() if rows is None else rows)
-    return Interval(gain.value, gain.low / factor, gain.high * factor)
+    below, above = widening(kept_advice() if rows is None else rows)
+    return Interval(gain.value, gain.low / below, gain.high * above)
 
 
-def widening(rows: Sequence[VerifiedAdvice]) -> float:
-    """Return the factor by which rows widen an interval; 1 of fewer than nine, which show no such quantile."""
-    missed = sorted(row.missed_by for row in rows)
-    place = ceil((len(missed) + 1) * GAIN_LEVEL)
-    return exp(max(0.0, missed[place - 1])) if place <= len(missed) else 1.0
+def widening(rows: Sequence[VerifiedAdvice]) -> tuple[float, float]:
+    """Return by what factors rows widen an interval below and above; 1 of fewer than 19, which show no quantile."""
+    place = ceil((len(rows) + 1) * (1.0 + GAIN_LEVEL) / 2.0)
+    if place > len(rows):
+        return 1.0, 1.0
+    below, above = (sorted(missed) for missed in zip(*(row.missed_by for row in rows), strict=True))
+    return exp(max(0.0, below[place - 1])), exp(max(0.0, above[place - 1]))
 
 
 def is_inside(row: VerifiedAdvice, others: Sequence[VerifiedAdvice]) -> bool:
     """Whether a measured gain is inside of its rule's interval as other rows widen it."""
-    return row.missed_by <= log(widening(others))
+    return all(missed <= log(factor) for missed, factor in zip(row.missed_by, widening(others), strict=True))
 
 
 def record_of(rows: Sequence[VerifiedAdvice], every: Sequence[VerifiedAdvice]) -> RuleRecord:
@@ -135,7 +138,7 @@ def record_of(rows: Sequence[VerifiedAdvice], every: Sequence[VerifiedAdvice]) -
         shown=len(shown),
         sign_right=sum(each.sign_right for each in shown),
         inside=sum(is_inside(row, [other for other in every if other is not row]) for row in rows),
-        inside_unwidened=sum(row.missed_by <= 0.0 for row in rows),
+        inside_unwidened=sum(max(row.missed_by) <= 0.0 for row in rows),
         median_error=median(errors) if errors else None,
     )
 

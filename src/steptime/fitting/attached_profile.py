@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from steptime.analysis.message_times import NetRow
 from steptime.attached.exchange import CallKind, sharded_calls
 from steptime.attached.form import AttachedRun, CollectiveCount, StepPart
-from steptime.attached.processor_use import busy_threads
+from steptime.attached.processor_use import busy_threads, delayed_share
 from steptime.errors import StoreError
 from steptime.fitting.attached_link import AttachedLink, further_links, link_of_tables, run_link
 from steptime.fitting.observation import PositiveSeconds, Seconds, Share
@@ -315,9 +315,10 @@ def _named(calls: Sequence[CollectiveCount]) -> str:
 
 def _delayed_share(files: AttachedFiles) -> float:
     """Return the share of its time for which others kept the most delayed process from running; 1 if it is unknown."""
-    ends = [(each.process.begin_ns, each.end) for each in files.processes]
-    known = [(end.delayed_ns, end.at_ns - begin) for begin, end in ends if end and end.delayed_ns is not None]
-    return max((held / max(1, lasted) for held, lasted in known), default=0.0) if len(known) == len(ends) else 1.0
+    if not files.processes:
+        return 0.0
+    share = delayed_share(files.processes)
+    return 1.0 if share is None else share
 
 
 def _is_sharded(files: AttachedFiles) -> bool:

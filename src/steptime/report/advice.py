@@ -9,6 +9,7 @@ from steptime.diagnosis.form import Diagnosis, EvidenceNumber, RuleRecord, Trial
 from steptime.diagnosis.verification import AdviceOutcome
 from steptime.document.number_format import UNKNOWN, count, gain_doubt, number, percent, predicted_gain, seconds, times
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
+from steptime.report.attached import delayed_sentence
 from steptime.report.trial_names import Names
 from steptime.results.json_form import Interval
 from steptime.units import is_undecided
@@ -61,7 +62,9 @@ def script_section(run: AttachedRun, diagnosis: Diagnosis) -> Section:
         known = f"The findings are of the {steps}." if failed else ""
     else:
         known = f"No rule found anything in the {steps}."
-    limits = Sentences([*failed, *([known] if known else [])], "" if run.steps and not failed else "warning")
+    delayed = delayed_sentence(run) if rows else ""
+    usual = run.steps and not failed and not delayed
+    limits = Sentences([each for each in (*failed, known, delayed) if each], "" if usual else "warning")
     return Section("Findings", [limits, *([_findings_table(rows)] if rows else [])], _ABOUT if rows else "")
 
 

@@ -33,6 +33,8 @@ _LEAST = 0.001
 _DIFFERENT = 1.2
 """Ranks are listed where the longest part is this many times the mean, and the difference is worth listing."""
 _WORTH = 0.03
+_DELAYED = 0.2
+"""Of the time, in which a process is kept from running, from which on that is more than noise."""
 _MOST_RANKS = 4
 _MOST_HOSTS = 3
 _LONGEST_COMMAND = 60
@@ -116,15 +118,30 @@ def part_rows(run: AttachedRun, gaps: int) -> Iterator[tuple[str, str, str, str]
     rest = [part for part in unmarked if part not in shown]
     total = sum(part.time_s.value or 0.0 for part in rest)
     share = sum(part.share or 0.0 for part in rest)
-    yield "rest", seconds(total, None, None, unit).text, percent(share, None, None).text, ""
+    name = "short gaps, rest" if any(part.gap and part.time_s.value for part in rest) else "rest"
+    yield (
+        name,
+        seconds(total, None, None, time_unit(total) if total else unit).text,
+        percent(share, None, None).text,
+        "",
+    )
 
 
 def _time(part: StepPart, unit: tuple[float, str]) -> Shown:
-    return seconds(part.time_s.value, part.time_s.low, part.time_s.high, unit)
+    """Return the time of a part in the unit that suits it; in that of the step where it is nothing."""
+    time = part.time_s
+    of_bound = time.high if is_undecided(time.low, time.high) else time.value
+    return seconds(time.value, time.low, time.high, time_unit(of_bound) if of_bound else unit)
 
 
 def _share(part: StepPart) -> str:
-    return percent(part.share, None, None).text if part.share is not None else ""
+    """Return the share of a part: the bound of it where the time is a bound, too."""
+    time = part.time_s
+    if part.share is None:
+        return ""
+    if time.high and time.value and is_undecided(time.low, time.high):
+        return f"at most {percent(part.share * time.high / time.value, None, None).text}"
+    return percent(part.share, None, None).text
 
 
 def _note(part: StepPart, run: AttachedRun) -> str:
@@ -152,10 +169,18 @@ def _by_rank(part: StepPart, run: AttachedRun) -> str:
     waits = run.waited_for
     if part.name == "sync_wait" and waits is not None and waits.ranks:
         return f"for {waits.title}, up to {format_seconds(values[most])}"
-    ends = format_seconds(least), format_seconds(values[most])
-    first, unit = ends[0].split(" ", 1)
-    same = ends[1].split(" ", 1)[1] == unit
-    return f"{first if same else ends[0]} to {ends[1]} (rank {run.ranks[most].rank})"
+    return f"up to {format_seconds(values[most])} on rank {run.ranks[most].rank}, from {format_seconds(least)}"
+
+
+def delayed_sentence(run: AttachedRun) -> str:
+    """Return how long a process was kept from running, and what that spoils; "" where it is little."""
+    share = run.noise.get("delayed_share") or 0.0
+    if share < _DELAYED:
+        return ""
+    return (
+        f"Other work kept a process from running for {100 * share:.0f} % of the time: times, those of communication "
+        "and waiting most of all, are longer for it, and predicted gains are not reliable."
+    )
 
 
 def run_notes(run: AttachedRun) -> Iterator[str]:
@@ -215,10 +240,11 @@ def _quantiles(spread: StepSpread) -> Iterator[str]:
 def attached_section(run: AttachedRun) -> Section:
     """Return everything that is known of an attached run, for a report."""
     unit = time_unit(run.step_s.value or 0.0)
+    warnings = [each for each in (run.not_attached, delayed_sentence(run)) if each]
     ranks = [rank.rank for rank in run.ranks][:_MOST_RANKS]
     columns = [Column("time"), Column("share"), *(Column(f"rank {rank}") for rank in ranks if run.world > 1)]
     rows = _table_rows(run.parts, len(columns) - 2, unit)
-    parts: list[Part] = [Sentences([run.not_attached or ""] if run.not_attached else [], "warning")]
+    parts: list[Part] = [Sentences(warnings, "warning")]
     if rows:
         table = SectionTable([*columns, Column("where, or why not", "prose")], rows, "part of a step", _LAYOUTS, "Step")
         parts.append(table)

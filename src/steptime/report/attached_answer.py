@@ -12,7 +12,8 @@ from steptime.attached.first_findings import FIRST
 from steptime.attached.form import AttachedRun
 from steptime.attached.step_parts import title_of
 from steptime.document.number_format import count, listed
-from steptime.report.attached import headline, job_title, part_rows, run_notes
+from steptime.document.paragraph import wrap_text
+from steptime.report.attached import delayed_sentence, headline, job_title, part_rows, run_notes
 from steptime.report.terminal import wrapped
 from steptime.units import format_seconds
 
@@ -22,17 +23,19 @@ _SMALL_OF_JOB = 0.005
 _ROWS_OF_GAPS = (4, 2, 1, 0)
 _LARGE_GAP = 0.05
 """Of a step; no further finding takes the row of a gap that is as large."""
-_FINDINGS = (6, 4, 3, 2, 1)
+_FINDINGS = (6, 5, 4, 3)
+"""Shown, from as many as a screen has room for down to as many as are shown in any case."""
 _INDENT, _GAP = "  ", 2
-_ALL = 4
-"""Columns: name, time, share and note."""
 _CLAUSE_END = re.compile("[,;] ")
-_SHORTEST_NOTE = 12
-"""Columns that a note has at least, or is left out."""
+_WIDTH = 80
+"""Columns by which it is chosen what is shown, at every width."""
 
 
 class AttachedAnswer:
-    """The answer at the end of a run, of at most ``MOST_LINES`` lines where the terminal has 80 columns."""
+    """The answer at the end of a run, which shows the same at every width.
+
+    Where the terminal has 80 columns it has ``MOST_LINES`` lines, and more where the first findings take them.
+    """
 
     def __init__(self, run: AttachedRun, last: Sequence[str] = ()) -> None:
         """Take what was found, and lines that follow it."""
@@ -40,14 +43,13 @@ class AttachedAnswer:
         self._last = last
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        whole: list[RenderableType] = []
         large = sum(part.gap and (part.share or 0.0) >= _LARGE_GAP for part in self._run.parts)
         rows_of_gaps = [rows for rows in _ROWS_OF_GAPS if rows >= min(large, _ROWS_OF_GAPS[0])]
+        usual = options.update(width=_WIDTH)
         for findings, gaps in product(_FINDINGS, rows_of_gaps):
-            whole = list(self._parts(options, findings, gaps))
-            if len(console.render_lines(Group(*whole), options)) <= MOST_LINES:
+            if len(console.render_lines(Group(*self._parts(usual, findings, gaps)), usual)) <= MOST_LINES:
                 break
-        yield from whole
+        yield from self._parts(options, findings, gaps)
 
     def _parts(self, options: ConsoleOptions, findings: int, gaps: int) -> Iterator[RenderableType]:
         run = self._run
@@ -57,6 +59,8 @@ class AttachedAnswer:
             yield wrapped(f"{each.sentence[:1].upper()}{each.sentence[1:]}.", "bold yellow", options)
         if run.not_attached:
             yield wrapped(run.not_attached, "yellow", options)
+        if delayed := delayed_sentence(run):
+            yield wrapped(delayed, "yellow", options)
         if run.parts:
             yield _table(run, gaps, options.max_width)
         for line in _unknown_lines(run):
@@ -66,7 +70,8 @@ class AttachedAnswer:
         others = [each for each in run.findings if each.kind not in FIRST]
         for each in others[:findings]:
             largest = each is others[0]
-            yield wrapped(f"{'Largest' if largest else 'Also'}: {each.sentence}.", "bold" if largest else "", options)
+            begin, style = ("Largest avoidable", "bold") if largest else ("Also", "")
+            yield wrapped(f"{begin}: {each.sentence}.", style, options)
         left = len(others) - findings
         if left > 0:
             yield wrapped(f"{count(left, 'further finding')} in the report.", "dim", options)
@@ -83,19 +88,32 @@ def _unknown_lines(run: AttachedRun) -> Iterator[str]:
         yield "With what attach wrote for other ranks: steptime report DIR OTHER-DIR."
 
 
-def _table(run: AttachedRun, gaps: int, width: int) -> Table:
-    """Return the parts with as much beside them as fits: whole clauses of notes, of which the first may be wrapped."""
+def _table(run: AttachedRun, gaps: int, width: int) -> RenderableType:
+    """Return the parts with whole clauses of their notes, those that ``_WIDTH`` columns hold, beside or below them."""
     rows = list(part_rows(run, gaps))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    left = width - sum(widths) - len(_INDENT) - 3 * _GAP
-    columns = _ALL if left >= _SHORTEST_NOTE else 3 if left >= -_GAP else 2
-    table = Table.grid(padding=(0, _GAP, 0, 0))
-    for column in range(columns):
-        is_number = column in {1, 2}
-        whole = is_number or (column == 0 and columns == _ALL)
-        table.add_column(no_wrap=whole, justify="right" if is_number else "left", overflow="fold")
+    used = sum(widths) + len(_INDENT) + 3 * _GAP
+    if width < used - _GAP:
+        return _narrow(rows)
+    lines = []
     for name, time, share, note in rows:
-        table.add_row(*(Text(text) for text in (f"{_INDENT}{name}", time, share, _clauses(note, left))[:columns]))
+        gap = " " * _GAP
+        line = f"{_INDENT}{name:<{widths[0]}}{gap}{time:>{widths[1]}}{gap}{share:>{widths[2]}}"
+        shown = _clauses(note, _WIDTH - used)
+        if len(shown) <= width - used:
+            lines.append(f"{line}{gap}{shown}".rstrip())
+        else:
+            lines += [line.rstrip(), *wrap_text(shown, width, first_indent=2 * _INDENT, indent=2 * _INDENT)]
+    return Text("\n".join(lines))
+
+
+def _narrow(rows: Sequence[tuple[str, str, str, str]]) -> Table:
+    """Return names and times alone, of which names may be broken."""
+    table = Table.grid(padding=(0, _GAP, 0, 0))
+    table.add_column(overflow="fold")
+    table.add_column(no_wrap=True, justify="right")
+    for name, time, _, _ in rows:
+        table.add_row(Text(f"{_INDENT}{name}"), Text(time))
     return table
 
 
