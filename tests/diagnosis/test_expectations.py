@@ -6,6 +6,7 @@ from simulated import a_trial
 from summaries import summary
 from summaries import trial as summary_of
 
+from steptime.analysis.ablation.breakdown import break_down
 from steptime.diagnosis.expected import expected_steps
 from steptime.diagnosis.form import Scenario
 from steptime.diagnosis.scenarios import scenarios_of
@@ -45,7 +46,24 @@ def test_a_step_without_the_slowest_worker_is_that_of_the_others():
 
 
 def test_half_of_the_exposed_communication_is_left_where_no_pieces_are_known():
-    assert speedups()["with a network twice as fast"] == pytest.approx(STEP_S / (STEP_S - STAGES["exchange"] / 2))
+    assert speedups()["with an exchange twice as fast"] == pytest.approx(STEP_S / (STEP_S - STAGES["exchange"] / 2))
+
+
+@pytest.mark.parametrize(("hosts", "what"), [(1, "an exchange"), (2, "a network")])
+def test_workers_of_one_host_have_no_network(hosts, what):
+    trial = a_trial(strategy="allreduce", workers=2, hosts=hosts)
+    changes = {each.change for each in scenarios_of(trial, [launch_of(0, 2, noise=0.0)])}
+    assert {change for change in changes if "twice as fast" in change} == {f"with {what} twice as fast"}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.5])
+def test_all_scenarios_of_a_trial_are_relative_to_the_step_of_its_breakdown(noise):
+    trial = a_trial(strategy="allreduce", workers=4)
+    launches = [launch_of(seed, 4, noise=noise) for seed in range(3)]
+    step_s = break_down(trial, launches, []).step_s.value_s
+    found = scenarios_of(trial, launches)
+    assert [each.speedup.value * each.step_s for each in found] == pytest.approx([step_s] * 4, rel=1e-6)
+    assert all(each.speedup.low <= each.speedup.value <= each.speedup.high for each in found)
 
 
 def test_perfect_overlap_leaves_no_exposed_communication_where_there_is_computing_to_cover_it():
@@ -104,12 +122,13 @@ def test_a_page_has_a_row_for_each_trial_and_a_column_for_each_change():
     scenarios = [
         Scenario(trial="w1", change="without waiting for input", step_s=0.1, speedup=Interval(1.1, 1.0, 1.2)),
         Scenario(trial="w2", change="without waiting for input", step_s=0.2, speedup=Interval(1.2, 1.1, 1.3)),
-        Scenario(trial="w2", change="with perfect overlap", step_s=0.3, speedup=Interval(1.3, 1.2, 1.4)),
+        Scenario(trial="w2", change="with perfect overlap", step_s=0.2, speedup=Interval(1.2, 1.1, 1.3)),
     ]
     (table,) = what_if_section(study, scenarios, Names(study.trials)).within("page")
 
-    assert [column.title for column in table.columns] == ["without waiting for input", "with perfect overlap"]
+    titles = ["step as it is", "without waiting for input", "with perfect overlap"]
+    assert [column.title for column in table.columns] == titles
     assert [[cell.line for cell in row.cells] for row in table.rows] == [
-        ["1.10x (1.00 to 1.20) 100 ms", "-"],
-        ["1.20x (1.10 to 1.30) 200 ms", "1.30x (1.20 to 1.40) 300 ms"],
+        ["110 ms", "1.10x (1.00 to 1.20) 100 ms", "-"],
+        ["240 ms", "1.20x (1.10 to 1.30) 200 ms", "1.20x (1.10 to 1.30) 200 ms"],
     ]

@@ -110,6 +110,14 @@ def said_of(at):
     return {each.rule: each for each in diagnosis_of([at]).findings}
 
 
+@pytest.mark.parametrize(
+    ("cores", "change"), [(2, "put the servers on"), (3, "put the servers on"), (4, "share the w")]
+)
+def test_no_server_is_added_to_a_machine_without_a_core_for_it(cores, change):
+    found = said_of(looked_at(exchanging(0.020), machine={"cores": cores}, **SERVED))
+    assert found["server_saturation"].change.startswith(change)
+
+
 def test_every_rule_has_a_planted_cause():
     assert set(PLANTED) == {rule.name for rule in RULES if not isinstance(rule, ScriptRule)}
 

@@ -106,7 +106,8 @@ def _saturated(at: DiagnosedTrial, share: Interval) -> Claim | None:
     claim = f"{at.trial.workers} workers wait {100 * share.value:.0f} % of each step for {servers}"
     if at.strategy.synchronous and at.manifest is not None and "allreduce" in at.manifest.strategies:
         return Claim(claim, "let workers average among themselves", ["strategies=allreduce"], gain_without(share))
-    if at.trial.servers >= at.trial.workers:
+    crowded = at.trial.cluster is None and at.cores is not None and at.busy + 1 > at.cores
+    if at.trial.servers >= at.trial.workers or (crowded and at.trial.device == "cpu"):
         return Claim(claim, "put the servers on faster links or cores")
     more = at.trial.servers + 1
     return Claim(claim, f"share the weights among {more} servers", [f"servers={more}"], gain_without(share, (0.0, 0.5)))

@@ -3,9 +3,9 @@
 - without the slowest worker: the longest of the others' computing, step by step, in place of the longest of all. The
   exchange is left as it is, though it would have one worker less.
 - without waiting for input: the step less that phase.
-- a network twice as fast: pieces of gradients are ready when they were, and each travels in half the time, one behind
-  the other as they did, and no step gains more than half of its communication; where the framework shows no pieces,
-  half of the exposed communication is left.
+- a network twice as fast (an exchange, within one host): pieces of gradients are ready when they were, and each travels
+  in half the time, one behind the other as they did, and no step gains more than half of its communication; where the
+  framework shows no pieces, half of the exposed communication is left.
 - perfect overlap: communication is covered as far as there is computing to cover it.
 """
 
@@ -116,10 +116,27 @@ def _of(trial: Trial, launches: Sequence[_BrokenDownLaunch]) -> Iterator[Scenari
         if len(known) < len(launches):
             continue
         steps = [own.step - each for each, own in zip(known, launches, strict=True)]
-        found = over_blocks([np.log(own.step / each) for own, each in zip(launches, steps, strict=True)])
-        low, high = (None if bound is None else from_log(bound) for bound in (found.low, found.high))
-        step_s = float(np.mean([each.mean() for each in steps]))
-        yield Scenario(trial=trial.id, change=change, step_s=step_s, speedup=Interval(from_log(found.value), low, high))
+        speedup = _ratio_of_means([own.step for own in launches], steps)
+        step_s = float(np.mean([blocks.mean() for blocks in steps]))
+        yield Scenario(trial=trial.id, change=_named(change, trial), step_s=step_s, speedup=speedup)
+
+
+def _ratio_of_means(before: Sequence[Array], after: Sequence[Array]) -> Interval:
+    """Return one mean step over another: of one trial, all scenarios have the mean step of its breakdown in common.
+
+    The interval is that of the logarithm, to first order in how blocks differ from their mean.
+    """
+    means = [float(np.mean([blocks.mean() for blocks in own])) for own in (before, after)]
+    ratio = np.log(means[0] / means[1])
+    logs = over_blocks([ratio + one / means[0] - other / means[1] for one, other in zip(before, after, strict=True)])
+    low, high = (None if bound is None else from_log(bound) for bound in (logs.low, logs.high))
+    return Interval(from_log(logs.value), low, high)
+
+
+def _named(change: str, trial: Trial) -> str:
+    """Return a change as it is called for a trial: processes of one host exchange over no network."""
+    alone = trial.hosts == 1 and trial.cluster is None
+    return change.replace("a network", "an exchange") if alone else change
 
 
 def sooner_s(workers: Sequence[WorkerAblation]) -> float | None:

@@ -19,8 +19,8 @@ _ABOUT_EXPECTED = (
 
 
 _ABOUT_WHAT_IF = (
-    "Simulated from the records of the breakdown: how many times as fast the step would be, with the interval of all "
-    "phases, and how long it would take. Nothing but the change is otherwise; what it costs elsewhere is not in it."
+    "Simulated from the records of the breakdown: how many times as fast its mean step would be, with the interval of "
+    "all phases, and how long it would take. Nothing but the change is otherwise; what it costs elsewhere is not in it."
 )
 
 
@@ -78,14 +78,16 @@ def what_if_section(summary: Summary, scenarios: Sequence[Scenario], names: Name
     trials = {trial.id: trial for trial in summary.trials}
     called = {each.trial: names.full(trials[each.trial]) for each in scenarios}
     parts: list[Part] = [
-        Section(called[trial], [_scenario_table([(each.change, each) for each in own])], only="terminal")
+        Section(called[trial], [_scenario_table(list(own))], only="terminal")
         for trial, own in groupby(scenarios, key=lambda each: each.trial)
     ]
     return Section("What if", [*parts, _table_of_all(scenarios, called)], _ABOUT_WHAT_IF, id="what-if")
 
 
-def _scenario_table(named: Sequence[tuple[str, Scenario]]) -> SectionTable:
-    rows = [TableRow(name, [_speedup(each), Cell(_step(each))]) for name, each in named]
+def _scenario_table(scenarios: Sequence[Scenario]) -> SectionTable:
+    """Return the table of one trial: its step as it is, and with each change."""
+    rows = [TableRow("as it is", [Cell(UNKNOWN), Cell(_step_before(scenarios[0]))])]
+    rows += [TableRow(each.change, [_speedup(each), Cell(_step(each))]) for each in scenarios]
     return SectionTable([Column("times as fast"), Column("step")], rows, "the step", ("wide",))
 
 
@@ -94,14 +96,20 @@ def _table_of_all(scenarios: Sequence[Scenario], called: Mapping[str, str]) -> S
     changes = list(dict.fromkeys(each.change for each in scenarios))
     filled = {(each.trial, each.change): replace(_speedup(each), note=_step(each)) for each in scenarios}
     rows = [
-        TableRow(called[trial], [filled.get((trial, change), Cell(UNKNOWN)) for change in changes])
-        for trial in dict.fromkeys(each.trial for each in scenarios)
+        TableRow(called[trial], [Cell(step), *(filled.get((trial, change), Cell(UNKNOWN)) for change in changes)])
+        for trial, step in {each.trial: _step_before(each) for each in scenarios}.items()
     ]
-    return SectionTable([Column(change) for change in changes], rows, "trial", label="What if", only="page")
+    return SectionTable(
+        [Column("step as it is"), *(Column(change) for change in changes)], rows, "trial", label="What if", only="page"
+    )
 
 
 def _speedup(each: Scenario) -> Cell:
     return Cell(*times(each.speedup.value, each.speedup.low, each.speedup.high))
+
+
+def _step_before(each: Scenario) -> str:
+    return seconds(each.step_s * each.speedup.value, None, None).text
 
 
 def _step(each: Scenario) -> str:
