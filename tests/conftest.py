@@ -27,8 +27,12 @@ settings.load_profile("steady")
 HERE = Path(__file__).parent
 # `launching` starts processes of a framework, `program` the program as a user types it, `standin` is a framework of a
 # few lines that no launcher can tell from a real one, `small_study` a study for tests of a run, `image_folders` writes
-# pictures, `simulated` and `launch_phases` make up records. `system_packages` lists what tests use of the system.
-_SHARED = ("frameworks", "end_to_end", "worker", "launchers", "corpus", "runner", "execution", "datasets", "results")
+# pictures, `simulated`, `launch_phases` and `stored_processes` make up records. `system_packages` lists what tests use
+# of the system.
+_SHARED = (
+    *("frameworks", "end_to_end", "worker", "launchers", "corpus", "runner", "execution", "datasets", "results"),
+    "attached",
+)
 sys.path += [str(HERE), *(str(HERE / folder) for folder in _SHARED), str(HERE.parent / ".ci")]
 
 from launching import interpreter_for  # noqa: E402 - found through the line above

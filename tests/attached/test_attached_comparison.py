@@ -345,3 +345,44 @@ def test_runs_are_not_compared_with_a_study(versions, monkeypatch, capfd):
     for names in (("old", "study"), ("study", "old/0")):
         runs = next(name for name in names if name != "study")
         assert f"study holds a study and {runs} runs of 'steptime attach'" in complaint(capfd, "compare", *names)
+
+
+def test_the_parts_that_changed_are_named_and_those_that_did_not_are_not(versions):
+    (trial,) = compared(versions / "old", versions / "slower")["trials"]
+    first, *others = trial["parts"]
+    text = CliRunner().invoke(app, ["compare", str(versions / "old"), str(versions / "slower")]).stdout
+    table = text.partition("Parts of the step")[2].partition("Software that changed")[0]
+
+    assert first["name"] == "forward"
+    assert first["difference_s"]["value_s"] == pytest.approx(0.008, abs=1e-6)
+    assert first["difference_s"]["low_s"] == pytest.approx(0.008, abs=1e-5)
+    assert all(abs(part["difference_s"]["value_s"]) < 1e-6 for part in others)
+    assert "forward 5.20 ms 13.2 ms +8.00 ms (+8.00 to +8.00)" in " ".join(table.split())
+    assert "backward" not in table
+
+
+def test_the_parts_of_a_step_sum_to_it(versions):
+    (trial,) = compared(versions / "old", versions / "slower")["trials"]
+
+    for side in ("first", "second"):
+        total_s = sum(part[f"{side}_s"] for part in trial["parts"])
+        assert total_s == pytest.approx(trial[f"{side}_step_s"], rel=1e-3)
+
+
+@pytest.mark.parametrize("names", [("old/0", "slower/0"), ("old", "slower/0")])
+def test_parts_of_sides_without_several_turns_have_no_interval(versions, names):
+    (trial,) = compared(*(versions / name for name in names))["trials"]
+    text = CliRunner().invoke(app, ["compare", *(str(versions / name) for name in names)]).stdout
+
+    assert {part["difference_s"]["low_s"] for part in trial["parts"]} == {None}
+    assert "Parts of the step" not in text
+
+
+def test_a_part_that_may_have_changed_is_the_largest_one_alone(noisy):
+    (trial,) = compared(noisy / "old", noisy / "new")["trials"]
+    text = CliRunner().invoke(app, ["compare", str(noisy / "old"), str(noisy / "new")]).stdout
+    table = text.partition("Parts of the step")[2].partition("Software that changed")[0]
+
+    low_s, high_s = (trial["parts"][0]["difference_s"][bound] for bound in ("low_s", "high_s"))
+    assert low_s < 0.0 < high_s
+    assert sum(line.startswith(("forward", "sync wait", "backward", "update")) for line in table.splitlines()) == 1

@@ -47,6 +47,7 @@ from steptime.document.section import (
     cells,
 )
 from steptime.report.breakdown import TITLES
+from steptime.report.changed_parts import part_section
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.units import MOST_PERCENT
 
@@ -105,6 +106,8 @@ def change_sections(found: ChangeReport) -> list[Section]:
     parts = [Section(name, [_waterfall(found, gap)]) for name, gap in gaps]
     if parts:
         built.append(Section("Where the difference comes from", parts, _ABOUT_PHASES, folded=True))
+    names_of_sides = (found.first.name, found.second.name)
+    built += [part for each in found.trials if (part := part_section(each, names_of_sides))]
     for title, facts in (("Software that changed", found.software), ("Hardware that changed", found.hardware)):
         if facts:
             built.append(Section(title, list(_facts(found, facts)), folded=True))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steptime.analysis.ablation.form import gap
+from steptime.analysis.compared.changed_parts import changed_parts
 from steptime.analysis.compared.counterparts import name_of, pair
 from steptime.analysis.compared.form import (
     MOST_EXCLUDED,
@@ -208,6 +209,7 @@ def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: flo
         gap=gap(first.id, first.breakdown, second.id, second.breakdown)
         if first.breakdown is not None and second.breakdown is not None
         else None,
+        parts=changed_parts(first.parts_s, second.parts_s, in_turns=bool(interleaved)),
         flags=list(dict.fromkeys([*first.flags, *second.flags])),
     )
 

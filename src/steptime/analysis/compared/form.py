@@ -9,7 +9,9 @@ Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
 from typing import Any, Literal
 
-from steptime.analysis.ablation.form import Gap
+from pydantic import Field
+
+from steptime.analysis.ablation.form import Difference, Gap
 from steptime.results.json_form import IntervalOverLaunches, JsonForm
 
 SCHEMA = 3
@@ -38,6 +40,22 @@ class SideForm(JsonForm):
     """When its first launch began, UTC; None without any launch."""
     ended_at: str | None
     """When its last launch began."""
+
+
+class ChangedPart(JsonForm):
+    """A part of a user's own step, as both sides have it: means over runs."""
+
+    name: str
+    """As ``attached.parts`` of a report have it."""
+    first_s: float
+    second_s: float
+    difference_s: Difference
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval of the difference excludes 0."""
+        low, high = self.difference_s.low_s, self.difference_s.high_s
+        return low is not None and high is not None and not low <= 0.0 <= high
 
 
 class ChangeOfTrial(JsonForm):
@@ -80,6 +98,8 @@ class ChangeOfTrial(JsonForm):
     """The smallest slowdown that these launches would have failed with a power of 0.8; None without a threshold."""
     gap: Gap | None
     """The difference by phase; None unless both sides were broken down."""
+    parts: list[ChangedPart] = Field(default_factory=list)
+    """Of a user's own script, the largest difference first; empty of trials."""
     flags: list[str]
     """Conditions of the trials of both sides."""
 

@@ -21,7 +21,7 @@ from steptime.analysis.summary_form import TrialSummary
 from steptime.attached.attempts import attempts_of
 from steptime.attached.form import GpuUse
 from steptime.attached.gpus import gpu_findings, gpu_uses
-from steptime.attached.step_parts import KeptSteps, launch_of, longest_training
+from steptime.attached.step_parts import KeptSteps, launch_of, longest_training, step_parts
 from steptime.attached.step_selection import kept_steps
 from steptime.attached.throughput import throughput
 from steptime.attached.trainings import trainings_of
@@ -71,6 +71,8 @@ class Subject:
     software: Mapping[str, str] = field(default_factory=dict)
     """Versions and settings by name, of its last launch."""
     flags: Sequence[str] = ()
+    parts_s: Sequence[Mapping[str, float | None]] = ()
+    """Of each run of a user's own script, in their order: seconds of each part of its mean step."""
 
     def value(self, key: str) -> Any:  # noqa: ANN401 - whatever a trial's fields hold
         """Return what the subject has under a key of its identity, or ``options.NAME``; None if it has none."""
@@ -364,6 +366,7 @@ def _side(runs: _TrainedRuns, name: str, source: str) -> ComparedSide:
         launches=launches,
         software={"command": join(latest.header.command)},
         flags=list(dict.fromkeys(flags)),
+        parts_s=[{part.name: part.time_s.value for part in step_parts(run.steps)} for run in runs.trained],
     )
     return ComparedSide(
         name, source, [subject], [subject], runs.hardware, runs.system, list(filter(None, started)), checked=False
