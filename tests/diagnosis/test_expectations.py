@@ -11,7 +11,8 @@ from steptime.diagnosis.expected import expected_steps
 from steptime.diagnosis.form import Scenario
 from steptime.diagnosis.scenarios import scenarios_of
 from steptime.errors import UsageError
-from steptime.report.expectations import expected_section, judgement_in_words, what_if_section
+from steptime.report.expectations import expected_section, judgement_in_words
+from steptime.report.scenarios import what_if_section
 from steptime.report.trial_names import Names
 from steptime.results.json_form import Interval
 

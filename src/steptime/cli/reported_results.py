@@ -21,10 +21,10 @@ from steptime.extras import why_absent
 from steptime.model.measured_links import stored_links
 from steptime.report.attached import attached_section
 from steptime.report.attached_answer import AttachedAnswer
-from steptime.report.expectations import what_if_section
 from steptime.report.export_formats import PAGE
 from steptime.report.links import link_section
 from steptime.report.overview import MOST_LINES, overview
+from steptime.report.scenarios import what_if_section
 from steptime.report.sections import StudyFindings, WholeReport, sections
 from steptime.report.sweep import sweep_section
 from steptime.report.terminal import SectionText

@@ -16,7 +16,7 @@ _ABOUT = (
 
 
 def part_section(trial: ChangeOfTrial, names: tuple[str, str]) -> Section | None:
-    """Return the parts whose change is shown, and the largest that may have changed; None where there are none."""
+    """Return the parts whose change is shown, and the largest that may have changed; None without any."""
     large = [part for part in trial.parts if abs(part.difference_s.value_s) >= _LEAST * trial.first_step_s]
     shown = [part for part in large if part.is_shown]
     others = [part for part in large if not part.is_shown and part.difference_s.low_s is not None]

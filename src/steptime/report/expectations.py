@@ -1,26 +1,18 @@
-"""Measured steps against expected ones, steps with one thing changed, and whole jobs."""
+"""Measured steps against expected ones, and whole jobs."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
+from collections.abc import Sequence
 
 from steptime.analysis.summary_form import Summary
 from steptime.attached.job_time import JOB_TITLES
-from steptime.diagnosis.form import ExpectedStep, JobAccount, Scenario
+from steptime.diagnosis.form import ExpectedStep, JobAccount
 from steptime.document.number_format import UNKNOWN, percent, seconds, times
-from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
+from steptime.document.section import Cell, Column, Section, SectionTable, Sentences, TableRow
 from steptime.phases import PHASES
 from steptime.report.trial_names import Names
 
 _ABOUT_EXPECTED = (
     "The expectation has an interval of 90 %; the ratio is measured over expected, with an interval of 95 % that holds "
     "what both leave open. Expectations by the folder's own profile are made without the trial itself."
-)
-
-
-_ABOUT_WHAT_IF = (
-    "Simulated from the records of the breakdown: how many times as fast its mean step would be, with the interval of "
-    "all phases, and how long it would take. Nothing but the change is otherwise; what it costs elsewhere is not in it."
 )
 
 
@@ -69,51 +61,6 @@ def judgement_in_words(each: ExpectedStep) -> str:
     ratio = times(each.ratio.value, each.ratio.low, each.ratio.high).line
     why = f": {_TITLES.get(each.phase, each.phase)} explains it" if each.phase else ""
     return f"{each.judgement}: takes {ratio} the expected time{why}"
-
-
-def what_if_section(summary: Summary, scenarios: Sequence[Scenario], names: Names) -> Section | None:
-    """Return what steps would take; None without a breakdown."""
-    if not scenarios:
-        return None
-    trials = {trial.id: trial for trial in summary.trials}
-    called = {each.trial: names.full(trials[each.trial]) for each in scenarios}
-    parts: list[Part] = [
-        Section(called[trial], [_scenario_table(list(own))], only="terminal")
-        for trial, own in groupby(scenarios, key=lambda each: each.trial)
-    ]
-    return Section("What if", [*parts, _table_of_all(scenarios, called)], _ABOUT_WHAT_IF, id="what-if")
-
-
-def _scenario_table(scenarios: Sequence[Scenario]) -> SectionTable:
-    """Return the table of one trial: its step as it is, and with each change."""
-    rows = [TableRow("as it is", [Cell(UNKNOWN), Cell(_step_before(scenarios[0]))])]
-    rows += [TableRow(each.change, [_speedup(each), Cell(_step(each))]) for each in scenarios]
-    return SectionTable([Column("times as fast"), Column("step")], rows, "the step", ("wide",))
-
-
-def _table_of_all(scenarios: Sequence[Scenario], called: Mapping[str, str]) -> SectionTable:
-    """Return the page's table: a row for each trial, a column for each change."""
-    changes = list(dict.fromkeys(each.change for each in scenarios))
-    filled = {(each.trial, each.change): replace(_speedup(each), note=_step(each)) for each in scenarios}
-    rows = [
-        TableRow(called[trial], [Cell(step), *(filled.get((trial, change), Cell(UNKNOWN)) for change in changes)])
-        for trial, step in {each.trial: _step_before(each) for each in scenarios}.items()
-    ]
-    return SectionTable(
-        [Column("step as it is"), *(Column(change) for change in changes)], rows, "trial", label="What if", only="page"
-    )
-
-
-def _speedup(each: Scenario) -> Cell:
-    return Cell(*times(each.speedup.value, each.speedup.low, each.speedup.high))
-
-
-def _step_before(each: Scenario) -> str:
-    return seconds(each.step_s * each.speedup.value, None, None).text
-
-
-def _step(each: Scenario) -> str:
-    return seconds(each.step_s, None, None).text
 
 
 _ABOUT_OTHERWISE = (

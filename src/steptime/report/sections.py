@@ -22,7 +22,7 @@ from steptime.report.clusters import host_section
 from steptime.report.conditions import conditions_section, machine_in_a_line
 from steptime.report.curves import scaling_section
 from steptime.report.equivalence import equivalence_section
-from steptime.report.expectations import account_section, expected_section, what_if_section
+from steptime.report.expectations import account_section, expected_section
 from steptime.report.forecasts.models import model_section
 from steptime.report.groups import RankedGroup, ranked_groups
 from steptime.report.learning.speed import learning_section
@@ -30,6 +30,7 @@ from steptime.report.learning.trainings import training_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.ranking import Quantiles, ranking_section, resource_section, work_section
+from steptime.report.scenarios import what_if_section
 from steptime.report.sweep import sweep_section
 from steptime.report.terminal import SectionText, wrapped
 from steptime.report.tiers import tier_section
