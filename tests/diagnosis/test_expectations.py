@@ -127,7 +127,7 @@ def test_a_page_has_a_row_for_each_trial_and_a_column_for_each_change():
     ]
     (table,) = what_if_section(study, scenarios, Names(study.trials)).within("page")
 
-    titles = ["step as it is", "without waiting for input", "with perfect overlap"]
+    titles = ["step", "without waiting for input", "with perfect overlap"]
     assert [column.title for column in table.columns] == titles
     assert [[cell.line for cell in row.cells] for row in table.rows] == [
         ["110 ms", "1.10x (1.00 to 1.20) 100 ms", "-"],

@@ -30,7 +30,7 @@ def what_if_section(summary: Summary, scenarios: Sequence[Scenario], names: Name
 
 
 def _scenario_table(scenarios: Sequence[Scenario]) -> SectionTable:
-    """Return the table of one trial: its step as it is, and with each change."""
+    """Return the table of one trial: its own step, and that with each change."""
     rows = [TableRow("as it is", [Cell(UNKNOWN), Cell(_step_before(scenarios[0]))])]
     rows += [TableRow(each.change, [_speedup(each), Cell(_step(each))]) for each in scenarios]
     return SectionTable([Column("times as fast"), Column("step")], rows, "the step", ("wide",))
@@ -45,7 +45,7 @@ def _table_of_all(scenarios: Sequence[Scenario], called: Mapping[str, str]) -> S
         for trial, step in {each.trial: _step_before(each) for each in scenarios}.items()
     ]
     return SectionTable(
-        [Column("step as it is"), *(Column(change) for change in changes)], rows, "trial", label="What if", only="page"
+        [Column("step"), *(Column(change) for change in changes)], rows, "trial", label="What if", only="page"
     )
 
 
