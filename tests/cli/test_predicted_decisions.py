@@ -38,8 +38,8 @@ def profile(folder):
 @pytest.fixture(scope="module")
 def output(folder, tmp_path_factory):
     page = tmp_path_factory.mktemp("page") / "page.html"
-    arguments = ["predict", str(folder.with_suffix(".profile.json")), "--workers", "16,32", *ASKED, "--html", str(page)]
-    text = CliRunner().invoke(app, arguments, env={"COLUMNS": "120"}).stdout
+    arguments = ["predict", str(folder.with_suffix(".profile.json")), "--workers", "16,32", *ASKED, "--all"]
+    text = CliRunner().invoke(app, [*arguments, "--html", str(page)], env={"COLUMNS": "120"}).stdout
     return text, html.unescape(page.read_text("utf-8"))
 
 
@@ -148,7 +148,7 @@ def test_a_workload_that_was_not_measured_is_called_that_first_with_what_it_is_c
 def test_no_two_models_have_one_name(folder, profile, changes):
     names = model_names(each.key for group in groups_of(profile, [2], *changes) for each in group)
     assert len(set(names.values())) == len(names)
-    words = ["predict", str(folder.with_suffix(".profile.json")), "--workers", "2", *changes]
+    words = ["predict", str(folder.with_suffix(".profile.json")), "--workers", "2", *changes, "--all"]
     lines = CliRunner().invoke(app, words, env={"COLUMNS": "300"}).stdout.splitlines()
     titles = [line for line in lines if re.search(r", batch \d", line)]
     assert len(titles) == len(set(titles)) == len(names)

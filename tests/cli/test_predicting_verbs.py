@@ -391,7 +391,7 @@ def test_what_is_refused_of_several_is_part_of_the_answer(profile):
     ],
 )
 def test_what_is_refused_of_all_models_for_one_reason_is_told_once_and_first(several, asked, refused, steps):
-    said = CliRunner().invoke(app, ["predict", str(several), *asked], env={"COLUMNS": "500"}).stdout
+    said = CliRunner().invoke(app, ["predict", str(several), *asked, "--all"], env={"COLUMNS": "500"}).stdout
     title, first, *_ = said.splitlines()
     assert (title, first.strip()[: len(refused)]) == ("Refused", refused)
     assert said.count(refused) == 1
@@ -632,10 +632,27 @@ def several(tmp_path_factory):
 
 
 def test_several_models_are_predicted_without_the_phases_of_each(several):
-    said = CliRunner().invoke(app, ["predict", str(several), "--workers", "2"]).stdout
+    said = CliRunner().invoke(app, ["predict", str(several), "--workers", "2", "--all"]).stdout
     assert said.count("step time") >= 9
     assert "Phases" not in said.splitlines()
     assert "Phases and limits of one: workload=" in said
+
+
+def titles_of(profile, *asked):
+    """Return the framework, strategy and workload of each model that is shown whole, in their order."""
+    return re.findall(r"^(\w+) (\w+), (\w+), batch", shown(profile, *asked), re.MULTILINE)
+
+
+def test_of_many_models_the_first_of_each_workload_is_shown_and_the_others_are_counted(several):
+    every, firsts = (titles_of(several, "--workers", "2", *more) for more in (["--all"], []))
+    assert firsts == [next(each for each in every if each[2] == name) for name in dict.fromkeys(w for *_, w in every)]
+    assert f"Steps of {len(every) - len(firsts)} further models: --all" in shown(several, "--workers", "2")
+    assert "further models" not in shown(several, "--workers", "2", "--all")
+
+
+def test_two_models_are_both_shown(several):
+    asked = ["--workers", "2", "framework=pytorch,tensorflow", "strategy=allreduce", "workload=lenet5"]
+    assert len(titles_of(several, *asked)) == 2
 
 
 def test_what_shows_one_model_whole_is_a_command_that_does(several):
@@ -663,7 +680,7 @@ def test_models_of_a_workload_follow_each_other_with_the_fastest_first(several):
         (each["framework"], each["strategy"], each["workload"]): each["throughput_samples_per_s"]
         for each in predictions
     }
-    text = shown(several, "--workers", "2")
+    text = shown(several, "--workers", "2", "--all")
     names = re.findall(r"^(\w+) (\w+), (\w+), batch", text, re.MULTILINE)
     assert len(names) == len(rates)
     for workload in {name[2] for name in names}:

@@ -52,6 +52,9 @@ def predict(
     knee: Annotated[
         str, typer.Option(metavar="PERCENT,...", help="Find the workers at which efficiency falls below each of these.")
     ] = "80,50",
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every model, not the first of each workload alone.")
+    ] = False,
     html: PageOption = None,
     form: FormOption = "text",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/prediction.md) and nothing else.")] = False,
@@ -89,7 +92,8 @@ def predict(
     read = read_profile(profile)
     mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))
     mistakes.complain()
-    predict_profile(read, profile, overrides or [], None if workers is None else counts, shares, form=form, html=html)
+    asked = None if workers is None else counts
+    predict_profile(read, profile, overrides or [], asked, shares, form=form, html=html, everything=everything)
 
 
 def _contradictions(profile: Path | None, overrides: Sequence[str] | None) -> list[str]:

@@ -16,23 +16,24 @@ from steptime.cli.streams import print_json, warn
 from steptime.document.number_format import listed
 from steptime.document.section import ANSWER, Section
 from steptime.fitting.attached_profile import AttachedProfile
-from steptime.fitting.observation import GroupKey
 from steptime.fitting.profile import Profile
 from steptime.predict.assumptions import assumed, other_layout, other_layouts, without_effect, worker_counts
 from steptime.predict.attached import attached_ratios, predict_attached
-from steptime.predict.model_names import model_names, unmeasured_workloads
+from steptime.predict.model_names import model_names, unmeasured_workloads, workload_names
 from steptime.predict.paired import paired_ratios
 from steptime.predict.predict import Prediction, baseline_of
 from steptime.predict.predict import predict as predict_all
 from steptime.predict.query import read_queries
 from steptime.predict.sensitivity import doubt_of_shared_cores, sensitivities
 from steptime.report.forecasts.decisions import deciding_value
-from steptime.report.forecasts.predictions import curve_sections, model_section, remarks_section, script_section
+from steptime.report.forecasts.predictions import curve_sections, model_section, script_section
+from steptime.report.forecasts.remarks import remarks_section
 from steptime.report.refusals import RefusedWorkers, refusal_section, refusals
 from steptime.scaling.knee import knee_line
 from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, of_answered, profile_knees
 
 if TYPE_CHECKING:
+    from steptime.fitting.observation import GroupKey
     from steptime.predict.sensitivity import Sensitivity
     from steptime.results.json_form import Interval, IntervalOverLaunches
 
@@ -41,6 +42,8 @@ EXIT_REFUSED = 3
 """Where every configuration is refused."""
 USUAL_WORKERS = (1, 2, 4, 8)
 _TITLE = "Predictions of steps"
+_FEW = 2
+"""Models that a terminal shows whole in any case."""
 _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
 
 
@@ -53,6 +56,7 @@ def predict_profile(
     *,
     form: str,
     html: Path | None,
+    everything: bool = False,
 ) -> None:
     """Print predictions of a fitted profile.
 
@@ -64,6 +68,7 @@ def predict_profile(
         shares: of efficiency, at which workers bring too little.
         form: of the output.
         html: the page to be written, if any.
+        everything: whether a terminal shows all of several models, not the first of each workload alone.
     """
     study = fitted_study(read, path)
 
@@ -91,13 +96,18 @@ def predict_profile(
         unchanging = list(without_effect(overrides, predictions, predicted))
         left_out = _left_out(read, path, overrides, predictions) if workers is None else ""
 
-        def sections(*, brief: bool) -> list[Section]:
-            remarks = remarks_section(predictions, baseline_of(predictions), unchanging, left_out, brief=brief)
-            return [*_models(predictions, read, bends, brief=brief), remarks]
+        def sections(*, brief: bool, everything: bool = True) -> list[Section]:
+            groups = _groups(predictions)
+            shared = _shared_refusals(groups) if brief else {}
+            shown = groups if everything else _first_of_workloads(groups, shared)
+            folded = len(groups) - len(shown) if brief else None
+            remarks = remarks_section(predictions, baseline_of(predictions), unchanging, left_out, folded=folded)
+            return [*_models(groups, shown, read, bends, shared if brief else None), remarks]
 
-        # Nine models would fill twenty screens of a terminal with their phases.
-        brief = form == "text" and len({each.key for each in predictions}) > 1
-        show_sections(sections(brief=brief), form, None, _TITLE)
+        # Nine models would fill twenty screens of a terminal.
+        count = len({each.key for each in predictions})
+        brief = form == "text" and count > 1
+        show_sections(sections(brief=brief, everything=everything or not brief or count <= _FEW), form, None, _TITLE)
         if html is not None:
             show_sections(sections(brief=False), "json", html, _TITLE)
     if predictions and all(each.refused for each in predictions):
@@ -178,35 +188,53 @@ def _model(
 
 
 def _models(
-    predictions: Sequence[Prediction], profile: Profile, bends: Sequence[PredictedKnees], *, brief: bool
+    groups: Sequence[Sequence[Prediction]],
+    shown: Sequence[Sequence[Prediction]],
+    profile: Profile,
+    bends: Sequence[PredictedKnees],
+    shared: "Mapping[RefusedWorkers, Sequence[str]] | None",
 ) -> list[Section]:
-    groups = _groups(predictions)
-    names = model_names(each.key for each in predictions)
-    shared = _shared_refusals(groups, names) if brief else {}
+    """Return which model is fastest, and a section of each that is ``shown``: a brief one where refusals are shared."""
+    names = model_names(group[0].key for group in groups)
     ranked = fastest_models(groups, partial(other_layout, profile))
-    fastest = "\n".join([*unmeasured_workloads(predictions), *ranked] if ranked else [])
-    shown = [
+    unmeasured = unmeasured_workloads([each for group in groups for each in group])
+    fastest = "\n".join([*unmeasured, *ranked] if ranked else [])
+    sections = [
         _model(
             group,
             profile,
             bends,
-            shared if brief else None,
+            shared,
             names[group[0].key],
             unmeasured="" if ranked else " ".join(unmeasured_workloads(group)),
         )
-        for group in groups
+        for group in shown
     ]
     return [
         *([refusal_section(shared, len(groups))] if shared else []),
         *([Section("Fastest", [], "Intervals are of 90 %.", verdict=fastest, id=ANSWER)] if fastest else []),
-        *(section for section in shown if section.is_within("terminal") or not brief),
+        *(section for section in sections if section.is_within("terminal") or shared is None),
     ]
 
 
-def _shared_refusals(
-    groups: Sequence[Sequence[Prediction]], model: Mapping[GroupKey, str]
-) -> dict[RefusedWorkers, list[str]]:
+def _first_of_workloads(
+    groups: Sequence[Sequence[Prediction]], shared: "Mapping[RefusedWorkers, Sequence[str]]"
+) -> list[Sequence[Prediction]]:
+    """Return the first model of each workload, and those of which something is refused for a reason of their own."""
+    names = workload_names(group[0].key for group in groups)
+    firsts: dict[str, Sequence[Prediction]] = {}
+    for group in groups:
+        firsts.setdefault(names[group[0].key], group)
+    return [
+        group
+        for group in groups
+        if firsts[names[group[0].key]] is group or any(refused not in shared for refused in refusals(group))
+    ]
+
+
+def _shared_refusals(groups: Sequence[Sequence[Prediction]]) -> dict[RefusedWorkers, list[str]]:
     """Return the names of the models of which something is refused for the same reason, more than one for each."""
+    model = model_names(group[0].key for group in groups)
     names: dict[RefusedWorkers, list[str]] = {}
     for group in groups:
         for refused in refusals(group):

@@ -132,29 +132,6 @@ def _is_empty(part: Part) -> bool:
     return isinstance(part, Sentences) and not part.texts
 
 
-def remarks_section(
-    found: "Sequence[Prediction]", baseline: str, unchanging: Sequence[str], left_out: str = "", *, brief: bool = False
-) -> Section:
-    """Return what columns mean, and notes: ``unchanging`` changes are without effect, ``left_out`` is said of workers.
-
-    Of ``brief`` sections its last line is what to add for all of one model.
-    """
-    terms = (
-        f"Intervals are of 90 %. Efficiency is relative to {baseline}. Extrapolation, a column where it fits, is "
-        "how far a configuration lies outside the measured ones, as a ratio."
-    )
-    notes = dict.fromkeys(f"note: {note}" for each in found for note in each.notes)
-    unchanged = [f"note: {text} changes nothing here" for text in unchanging]
-    key = next((each.key for each in found if not each.refused), None) if brief else None
-    more = (
-        [f"Phases and limits of one: workload={key.workload} framework={key.framework} strategy={key.strategy}"]
-        if key
-        else []
-    )
-    known = [Sentences([terms], "dim")] if any(each.step_s for each in found) else []
-    return Section("Terms and notes", [*known, Sentences([*notes, *unchanged, *filter(None, [left_out]), *more])])
-
-
 def _names(group: "Sequence[Prediction]") -> tuple[str, list[str]]:
     """Return the title of the column of names, and the name of each row: what was changed, and the workers."""
     texts = [each.query.changed_texts for each in group]
