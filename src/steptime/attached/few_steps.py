@@ -135,7 +135,7 @@ def regular_distance(own: NDArray[np.int64], numbers: NDArray[np.int64], punctua
 
 
 def which_steps(few: FewSteps) -> str:
-    """Return how many steps it are, and how they come: ``19 of 95 steps, one in 5,``."""
+    """Return how many steps there are, and how they come: ``19 of 95 steps, one in 5,``."""
     count = f"{len(few.numbers)} of {format_count(few.steps, 'step')}"
     return f"{count}, {how_regular(few.every if few.regular else None)},"
 

@@ -85,10 +85,10 @@ def predict_profile(
         )
 
     predictions = predicted(overrides)
+    groups = _groups(predictions)
     bends = of_answered(profile_knees(read, read_queries(overrides, read), shares), predictions)
     if form == "json":
         knees = [each.to_json() for each in bends]
-        groups = _groups(predictions)
         compared = [pair.to_json() for group in groups for pair in paired_ratios(group)]
         steps = [to_json(each) for each in predictions]
         print_json({"predictions": steps, "baseline": baseline_of(predictions), "compared": compared, "knees": knees})
@@ -96,18 +96,16 @@ def predict_profile(
         unchanging = list(without_effect(overrides, predictions, predicted))
         left_out = _left_out(read, path, overrides, predictions) if workers is None else ""
 
-        def sections(*, brief: bool, everything: bool = True) -> list[Section]:
-            groups = _groups(predictions)
+        def sections(*, brief: bool) -> list[Section]:
             shared = _shared_refusals(groups) if brief else {}
-            shown = groups if everything else _first_of_workloads(groups, shared)
+            # Nine models would fill twenty screens of a terminal.
+            folds = brief and not everything and len(groups) > _FEW
+            shown = _first_of_workloads(groups, shared) if folds else groups
             folded = len(groups) - len(shown) if brief else None
             remarks = remarks_section(predictions, baseline_of(predictions), unchanging, left_out, folded=folded)
             return [*_models(groups, shown, read, bends, shared if brief else None), remarks]
 
-        # Nine models would fill twenty screens of a terminal.
-        count = len({each.key for each in predictions})
-        brief = form == "text" and count > 1
-        show_sections(sections(brief=brief, everything=everything or not brief or count <= _FEW), form, None, _TITLE)
+        show_sections(sections(brief=form == "text" and len(groups) > 1), form, None, _TITLE)
         if html is not None:
             show_sections(sections(brief=False), "json", html, _TITLE)
     if predictions and all(each.refused for each in predictions):

@@ -52,8 +52,8 @@ def parameters_of(
 def _number_of(link: LinkEstimate | None) -> int:
     """Return a number that two links share where the same is assumed of them: of one kind and source, or of one card.
 
-    What is assumed of a link of a stated rate (its latency, and the share of the rate that it reaches) is not assumed
-    anew of another rate: a quicker link never takes longer by the luck of its draws.
+    Latency, and the share of a stated rate that is reached, are drawn once for all rates: a faster link never takes
+    longer by the luck of its draws.
     """
     if link is None:
         return 0

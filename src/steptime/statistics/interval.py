@@ -101,7 +101,7 @@ def step_time(launches: Sequence[LaunchTimes], level: float = LEVEL) -> StepTime
 
 
 def half_width_between(centres: NDArray[np.float64], level: float = LEVEL) -> NDArray[np.float64]:
-    """Return t(n - 1) sd / sqrt(n) over the last axis, which holds at least two logarithms of launches."""
+    """Return t(n - 1) sd / sqrt(n) over the last axis, which holds at least two values, a launch or run each."""
     count = centres.shape[-1]
     deviation = centres.std(axis=-1, ddof=1)
     half_width: NDArray[np.float64] = t_quantile(count - 1, level) * deviation / np.sqrt(count)

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from steptime.analysis.ablation.form import Difference
 from steptime.analysis.compared.form import ChangedPart
-from steptime.statistics.interval import LEVEL
-from steptime.statistics.simultaneous import critical_value
+from steptime.statistics.interval import half_width_between
 
 Array = NDArray[np.float64]
 PartTimes = Mapping[str, float | None]
@@ -44,6 +43,5 @@ def _difference(before: Array, after: Array, *, in_turns: bool) -> Difference:
     value = float(after.mean() - before.mean())
     if not in_turns or len(before) == 1:
         return Difference(value_s=value, low_s=None, high_s=None)
-    error = float((after - before).std(ddof=1)) / len(before) ** 0.5
-    half_width = float(critical_value(len(before) - 1.0, LEVEL)) * error
+    half_width = float(half_width_between(after - before))
     return Difference(value_s=value, low_s=value - half_width, high_s=value + half_width)
