@@ -131,14 +131,15 @@ def test_what_stands_beside_a_part_is_whole_at_every_width(tmp_path, capsys, job
 @pytest.mark.parametrize(
     ("width", "text"),
     [
-        (51, "8.33 to 16.1 ms (rank 1); step.py:9 train, torch: x"),
-        (45, "8.33 to 16.1 ms (rank 1); step.py:9 train"),
-        (30, "8.33 to 16.1 ms (rank 1)"),
-        (12, "8.33 to 16.1 ms (rank 1)"),
+        (64, "up to 16.1 ms on rank 1, from 8.33 ms; step.py:9 train, torch: x"),
+        (57, "up to 16.1 ms on rank 1, from 8.33 ms; step.py:9 train"),
+        (40, "up to 16.1 ms on rank 1, from 8.33 ms"),
+        (30, "up to 16.1 ms on rank 1"),
+        (12, "up to 16.1 ms on rank 1"),
     ],
 )
 def test_a_note_loses_whole_clauses_from_its_end(width, text):
-    note = "8.33 to 16.1 ms (rank 1); step.py:9 train, torch: x"
+    note = "up to 16.1 ms on rank 1, from 8.33 ms; step.py:9 train, torch: x"
     assert _clauses(note, width) == text
 
 

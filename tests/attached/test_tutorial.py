@@ -30,6 +30,11 @@ def change_script(folder):
     (folder / "faster_script.py").write_text(text.replace(before, after), encoding="utf-8")
 
 
+def without_numbers(line):
+    """Return the words of ``line`` with # for each time and share, in whatever unit."""
+    return " ".join(re.sub(r"(at most |up to )?\b\d[\d.]* (s|ms|µs|%)(?= |,|$)( \([^)]*\))?", "#", line).split())
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tutorial")
@@ -54,7 +59,17 @@ def test_the_answer_names_every_cause(answer):
     assert "for its input" in answer
     assert "__getitem__" in answer
     assert "write_summary" in answer
-    assert "rank 1)" in answer
+    assert re.search(r"sync wait .* for rank 1\b", answer)
+
+
+def test_the_answer_has_the_rows_of_the_page(done):
+    """By their names, and by the words beside those that rank 1 makes long; the rest may vary on a busy machine."""
+    shown = [without_numbers(line) for line in done[0].stderr.splitlines()]
+    (recorded,) = re.findall(r"^```text\n(torchrun .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    rows = [line for line in recorded.splitlines() if line.startswith("  ") and "…" not in line]
+    assert len(rows) >= 4
+    words = [without_numbers(row) if "rank 1" in row else without_numbers(row).partition("#")[0] for row in rows]
+    assert [row for row in words if not any(line.startswith(row) for line in shown)] == []
 
 
 def test_the_answer_ends_with_the_next_command(answer):
