@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steptime.cli.attached_environment import FORMS, print_environment
+from steptime.cli.required_program import require_program
 from steptime.cli.streams import warn
 from steptime.cli.trackers import ToTrackers, chosen_trackers, missing_libraries, write_to_trackers
 from steptime.document.plain_text import plain_text
 from steptime.errors import SteptimeError, StoreError, UsageError, error_line
 from steptime.interruption import Interrupted, end_is_decided, unmasked
-from steptime.launchers.own_command import CommandEnd, become_command, require_program
+from steptime.launchers.own_command import CommandEnd, become_command
 from steptime.report.export_formats import PAGE
 
 if TYPE_CHECKING:

@@ -173,7 +173,7 @@ def _run(
 ) -> "tuple[SweepPlan, Store, SweepRuns]":
     """Return the plan with the rounds that were added to it, its folder, and what became of its runs."""
     from steptime.cli.progress import LiveObserver
-    from steptime.launchers.own_command import require_program
+    from steptime.cli.required_program import require_program
     from steptime.sweep.rounds import run_rounds
     from steptime.sweep.runs import sweep_store
 

@@ -1,16 +1,12 @@
 """A user's own command, run in the foreground as a shell would: its streams, its signals and its end are its own."""
 
 import os
-import re
 import select
-import shlex
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 from steptime.errors import LaunchError
@@ -33,9 +29,7 @@ _TOGETHER_S = 0.05
 """Within which a signal to a group, or to each process of a job, has come to all of them."""
 _OF_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """That Python ignores for itself, and no program that it starts."""
-_SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_OF_SHELLS = ("cd", "source", ".", "export", "alias", "module", "ulimit", "set", "exec", "eval", "if", "for", "while")
-_NOT_FOUND, _NOT_STARTED = 127, 126
+NOT_FOUND, _NOT_STARTED = 127, 126
 """Exit codes of shells."""
 
 
@@ -153,45 +147,7 @@ def become_command(words: Sequence[str]) -> None:
         with callers_umask():
             os.execvp(words[0], list(words))  # noqa: S606 - the user's own command
     except OSError as error:
-        raise _refused(words[0], error.strerror or str(error), _NOT_STARTED) from error
-
-
-def require_program(name: str) -> None:
-    """Raise LaunchError, with the exit code that a shell would have, where a program of this name is missing."""
-    if shutil.which(name) is None:
-        raise _refused(name, _why_missing(name), _NOT_FOUND)
-
-
-def _why_missing(name: str) -> str:
-    """Return why a word is not a program, by what it is instead, with the next step."""
-    place, quoted = Path(name), shlex.quote(name)
-    answers = (
-        (
-            _SETTING.match(name) and re.search(r"\s", name.strip()),
-            f"it sets a variable and is a whole command in one word; begin with a shell: bash -c {quoted}",
-        ),
-        (_SETTING.match(name), f"it sets a variable; write it before steptime, or begin with env: env {quoted} ..."),
-        (
-            re.search(r"\s", name.strip()),
-            f"it is a whole command in one word; leave the quotes out, or begin with a shell: bash -c {quoted}",
-        ),
-        (place.suffix == ".py" and place.is_file(), f"it is a script; begin with its interpreter, as python {quoted}"),
-        (
-            place.is_file(),
-            f"it is a file that may not be run, or is not on the PATH; begin with what runs it, as bash {quoted}",
-        ),
-        (place.is_dir(), "it is a folder; begin with a program, as python train.py"),
-        (name in _OF_SHELLS, f"it is a word of the shell; begin with one: bash -c '{name} ... && python train.py'"),
-        (
-            name.startswith("-"),
-            "it is an option; put steptime's options before --, and a program after it",
-        ),
-        (
-            place.name == name,
-            f"no such program on the PATH; activate its environment, or write as .venv/bin/{name}",
-        ),
-    )
-    return next((answer for is_that, answer in answers if is_that), "no such program")
+        raise not_started(words[0], error.strerror or str(error), _NOT_STARTED) from error
 
 
 def _started(words: Sequence[str], environment: Mapping[str, str], output: int | None) -> int:
@@ -200,10 +156,11 @@ def _started(words: Sequence[str], environment: Mapping[str, str], output: int |
         with callers_umask():
             return os.posix_spawnp(words[0], list(words), dict(environment), file_actions=streams, setsigdef=_OF_PYTHON)
     except OSError as error:
-        raise _refused(words[0], error.strerror or str(error), _NOT_STARTED) from error
+        raise not_started(words[0], error.strerror or str(error), _NOT_STARTED) from error
 
 
-def _refused(name: str, cause: str, exit_code: int) -> LaunchError:
+def not_started(name: str, cause: str, exit_code: int) -> LaunchError:
+    """Return the error of a program that cannot be started, with the exit code that a shell would have."""
     refused = LaunchError(f"{name} cannot be started: {cause}")
     refused.exit_code = exit_code
     return refused
