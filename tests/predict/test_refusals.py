@@ -3,7 +3,10 @@ from dataclasses import replace
 import pytest
 from world import KEY, World, a_deployment, a_profile, asked, observed
 
+from steptime.catalog.choices import STRATEGIES
+from steptime.catalog.manifest import load_manifests
 from steptime.fitting.profile import Machine
+from steptime.model.policies import strategy_mistake
 
 
 def on_one_host(seed: int = 1, cores: int = 8, sizes=((1, 32), (2, 32)), *, known: bool = True):
@@ -107,3 +110,23 @@ def test_buckets_of_a_framework_without_them_are_refused():
     assert asked(profile, 2, "bucket_mb=5").refused == (
         "mxnet ps_sync has no option bucket_mb, which paddle allreduce and pytorch allreduce have; leave it out"
     )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_strategy_that_a_framework_does_not_have_is_refused_with_those_that_it_has(workers):
+    profile = a_profile([replace(each, key=replace(each.key, framework="chainer")) for each in observed(World(), 1)])
+    assert asked(profile, workers).refused is None
+    assert asked(profile, workers, "strategy=zero3").refused == (
+        "chainer has no strategy zero3, but allreduce, single; zero3 is of deepspeed"
+    )
+
+
+def test_a_strategy_of_a_framework_that_is_not_installed_is_not_known_to_be_missing():
+    profile = a_profile([replace(each, key=replace(each.key, framework="another")) for each in observed(World(), 1)])
+    assert asked(profile, 2, "strategy=zero3").refused is None
+
+
+def test_each_framework_has_the_strategies_of_its_manifest_and_no_other():
+    for name, manifest in load_manifests().items():
+        can = {strategy for strategy in STRATEGIES if strategy_mistake(name, strategy) is None}
+        assert can == set(manifest.strategies)

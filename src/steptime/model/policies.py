@@ -101,6 +101,16 @@ def option_mistake(framework: str, strategy: str, name: str, value: OptionValue)
     return f"{framework} {strategy} has no option {name}{others}; leave it out"
 
 
+def strategy_mistake(framework: str, strategy: str) -> str | None:
+    """Say why a framework cannot train with a strategy; None if it can, or is not installed."""
+    manifests = manifest.load_manifests()
+    if framework not in manifests or strategy in manifests[framework].strategies:
+        return None
+    own = ", ".join(sorted(manifests[framework].strategies))
+    others = ", ".join(sorted(name for name, each in manifests.items() if strategy in each.strategies))
+    return f"{framework} has no strategy {strategy}, but {own}; {strategy} is of {others or 'no framework'}"
+
+
 def has_policy(strategy: str) -> bool:
     """Say whether any framework's step can be planned under a strategy."""
     return strategy in PLAINEST or strategy in BROUGHT_BY

@@ -24,7 +24,7 @@ from steptime.fitting.step_model import (
     phases_of,
     step_of,
 )
-from steptime.model.policies import AS_PLANNED, has_policy, ignored_option, option_mistake
+from steptime.model.policies import AS_PLANNED, has_policy, ignored_option, option_mistake, strategy_mistake
 from steptime.model.worker_spread import expected_maximum
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.held_out_test import HeldOutTest, held_out_test
@@ -213,6 +213,8 @@ def model_step(profile: Profile, target: Target, query: Query, workers: int, rng
     Raises Refusal where the data cannot support a number.
     """
     group = _computing_group(target)
+    if mistake := strategy_mistake(target.key.framework, target.key.strategy):
+        raise Refusal(mistake)
     if query.bucket_mb and (
         mistake := option_mistake(target.key.framework, target.key.strategy, BUCKET, query.bucket_mb)
     ):
