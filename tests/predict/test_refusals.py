@@ -123,7 +123,8 @@ def test_a_strategy_that_a_framework_does_not_have_is_refused_with_those_that_it
 
 def test_a_strategy_of_a_framework_that_is_not_installed_is_not_known_to_be_missing():
     profile = a_profile([replace(each, key=replace(each.key, framework="another")) for each in observed(World(), 1)])
-    assert asked(profile, 2, "strategy=zero3").refused is None
+    apart = ("workers_per_host=1", "interconnect.bandwidth=10Gbit/s")
+    assert asked(profile, 2, "strategy=zero3", *apart).refused is None
 
 
 def test_each_framework_has_the_strategies_of_its_manifest_and_no_other():
