@@ -5,12 +5,14 @@ trained, and why tests were skipped.
 """
 
 import fcntl
+import gc
 import os
 import re
 import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,10 @@ _SHARING = {"end_to_end", "datasets", "planted"}
 """Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
 _IMPORTING = {"attach": "attach", "contract": "contract", "frameworks": "frameworks", "planted": "frameworks"}
 """Folders whose default tests fork processes that have imported PyTorch; those of one name share these processes."""
+_ALONE_MARK = re.compile(r"\bmark\.alone\b")
+_FURTHER_MARK = re.compile(r"\bmark\.(further\b|framework\((?!\"pytorch\"\)))")
+"""How a file that is no test of training marks tests of the runs `-m alone` and `--frameworks further`, which collect
+no file without: that would take most of these runs' processes half a minute."""
 _WORTH_SHOWING_S = 60.0
 _FILES_SHOWN = 50
 _processor_s = 0.0
@@ -218,6 +224,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Where no bytecode of tests is kept yet, let one process write it while the others wait for it to collect."""
+    gc.disable()  # it would look through all that is collected again and again, and almost nothing of it is garbage
     kept = sys.dont_write_bytecode or any(HERE.glob("*/__pycache__/test_*.pyc"))
     if kept or not hasattr(session.config, "workerinput"):
         return (yield)
@@ -251,13 +258,46 @@ def _is_represented(item: pytest.Item) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what `make quick` does not run, before it is imported; None asks the other plugins."""
+    """Leave out what `make quick` does not run, and files without a chosen test; None asks the other plugins."""
     left_out = config.getoption("--quick") and any(collection_path == HERE / name for name in _NOT_QUICK)
-    return True if left_out else None
+    return True if left_out or _has_none_chosen(collection_path, config) else None
+
+
+def _has_none_chosen(path: Path, config: pytest.Config) -> bool:
+    """Whether a file of tests that was not asked for by name has no mark that the run asks for."""
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    if path.suffix != ".py" or not path.name.startswith("test_") or path in named:
+        return False
+    if config.getoption("markexpr") == "alone":
+        return _lacks(_ALONE_MARK, path)
+    return config.getoption("--frameworks") == "further" and _lacks(_FURTHER_MARK, path)
+
+
+@cache
+def _lacks(mark: re.Pattern[str], path: Path) -> bool:
+    """Whether the text of a file has no such mark; files of training need none to be of further frameworks."""
+    if mark is _FURTHER_MARK and path.parent.name in _TRAINING:
+        return False
+    return mark.search(path.read_text(encoding="utf-8")) is None
+
+
+def _find_hidden(items: Sequence[pytest.Item]) -> None:
+    """Raise where a test is of a run that leaves out its file, since the mark does not stand in its text."""
+    hidden = [item for item in items if item.get_closest_marker("alone") and _lacks(_ALONE_MARK, item.path)]
+    hidden += [item for item in items if not _is_default(item) and _lacks(_FURTHER_MARK, item.path)]
+    if hidden:
+        names = ", ".join(sorted({item.nodeid.partition("[")[0] for item in hidden}))
+        sentence = (
+            f"no run of CI would have these tests: {names}; write pytest.mark.alone, pytest.mark.further or "
+            "pytest.mark.framework(NAME) into their files, not into another that they import"
+        )
+        raise pytest.UsageError(sentence)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests of the other of the two runs that share them, and start with those that take long."""
+    gc.freeze()  # what is collected stays to the end, and need not be looked through again
+    gc.enable()
     if hasattr(config, "workerinput"):  # the Makefile's for this process alone, whose libraries have been loaded
         os.environ.pop("OPENBLAS_NUM_THREADS", None)
     if config.getoption("--device"):
@@ -271,6 +311,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=list(long))
         items[:] = [item for item in items if item not in long]
     chosen = config.getoption("--frameworks")
+    if chosen == "default":  # every file is collected
+        _find_hidden(items)
     if chosen != "all":
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []

@@ -15,7 +15,8 @@ GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 def headings():
     """Return the headings of columns that are the same in all reports, from the sources that build tables."""
     for path in sorted((ROOT / "src" / "steptime" / "report").rglob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for call in ast.walk(ast.parse(text)) if "Column(" in text else ():
             column = isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Column"
             if column and call.args and isinstance(call.args[0], ast.Constant):
                 yield " ".join(call.args[0].value.split())

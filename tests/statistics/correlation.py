@@ -1,8 +1,8 @@
 """Step times with known truth."""
 
 import numpy as np
+import scipy  # its modules are imported when used
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 SPREAD = 0.05
 """Standard deviation of the logarithm of a step time."""
@@ -12,7 +12,9 @@ def correlated(rng: np.random.Generator, shape: tuple[int, ...], phi: float) -> 
     """Return standard normal series along the last axis, each value ``phi`` times the one before plus something new."""
     settling = 100
     new = rng.normal(size=(*shape[:-1], shape[-1] + settling))
-    series: NDArray[np.float64] = lfilter([np.sqrt(1.0 - phi**2)], [1.0, -phi], new, axis=-1)[..., settling:]
+    series: NDArray[np.float64] = scipy.signal.lfilter([np.sqrt(1.0 - phi**2)], [1.0, -phi], new, axis=-1)[
+        ..., settling:
+    ]
     return series
 
 

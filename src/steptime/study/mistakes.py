@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -56,11 +57,17 @@ def allowed_keys(path: Path) -> list[str]:
 
 def _nodes(path: Path) -> list[dict[str, Any]]:
     """Return the schema of every kind of value that the study's form allows at ``path``."""
-    form = schema()
+    form = _form()
     nodes = [form]
     for key in path:
         nodes = [below for node in nodes for below in _below(node, key, form)]
     return [flat for node in nodes for flat in _flat(node, form)]
+
+
+@cache
+def _form() -> dict[str, Any]:
+    """The schema of a study, which takes a tenth of a second to draw up and is asked for each key that is mistyped."""
+    return schema()
 
 
 def _below(node: Mapping[str, Any], key: str | int, form: Mapping[str, Any]) -> list[dict[str, Any]]:
