@@ -1,8 +1,5 @@
 """MXNet trains what the reference trains: alone, with parameter servers, and from files."""
 
-import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +9,14 @@ from image_files import SAMPLES, SIDE, photos, without_resizing
 from launching import (
     LaunchResult,
     check_job,
-    interpreter_for,
     launch,
     launch_ok,
+    printed_in,
     relative_error,
     timing_job,
     weight_error,
 )
 
-import steptime
 from steptime.catalog.manifest import load_manifests
 from steptime.catalog.options import Tuning
 from steptime.catalog.workloads.table import build_workload
@@ -34,7 +30,7 @@ pytestmark = pytest.mark.framework("mxnet")
 def test_a_tier_takes_effect_and_trains_what_the_oracle_trains(tmp_path: Path, tier: Tuning) -> None:
     """MXNet reports the size of its bulks and of its grouped updates; neither changes what is computed."""
     how: dict[str, Any] = {"batch": 8, "steps": 3, "optimizer": {"learning_rate": 0.02, "momentum": 0.9}}
-    expected = launch_ok(tmp_path, check_job("reference", "single", "mlp", **how)).weights[0]
+    expected = launch_ok(tmp_path, check_job("reference", "single", "mlp", **how), preloaded=True).weights[0]
     options = load_manifests()["mxnet"].tier_options(tier, "single", "cpu")
     result = launch_ok(tmp_path, check_job("mxnet", "single", "mlp", options=options, **how))
     assert weight_error(result.weights[0], expected)[0] < 1e-4
@@ -47,8 +43,8 @@ def test_a_norm_between_convolutions_has_the_right_gradient(tmp_path: Path) -> N
     """MXNet 1.9 with oneDNN got it wrong by a thousandth, where a convolution that blocks its channels follows."""
     how: dict[str, Any] = {"batch": 8, "steps": 1, "optimizer": {"learning_rate": 0.01, "momentum": 0.0}}
     first = initial_weights(build_workload("cifar_cnn").to_json()["layers"], 0)
-    expected = launch_ok(tmp_path, check_job("reference", "single", "cifar_cnn", **how)).weights[0]
-    found = launch_ok(tmp_path, check_job("mxnet", "single", "cifar_cnn", **how)).weights[0]
+    expected = launch_ok(tmp_path, check_job("reference", "single", "cifar_cnn", **how), preloaded=True).weights[0]
+    found = launch_ok(tmp_path, check_job("mxnet", "single", "cifar_cnn", **how), preloaded=True).weights[0]
     for name in expected:
         assert relative_error(found[name] - first[name], expected[name] - first[name]) < 1e-4, name
 
@@ -93,7 +89,7 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, servers: int
         "optimizer": {"learning_rate": 0.02, "momentum": 0.9, "weight_decay": 0.01},
     }
     oracle = check_job("reference", "single", "lenet5", options={"shards": 2}, **how)
-    expected = launch_ok(tmp_path, oracle).weights[0]
+    expected = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
     job = check_job("mxnet", "ps_sync", "lenet5", workers=2, options={"bigarray_bound": 1000}, **how)
     result = launch_ok(tmp_path, job, workers=2, servers=servers, preloaded=True)
     assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
@@ -105,7 +101,7 @@ def test_steps_that_are_not_waited_for_give_the_loss_of_the_oracle(tmp_path: Pat
     settings = {"learning_rate": 1e-3, "momentum": 0.9}  # keeps the loss far from zero, to which errors are relative
     how: dict[str, Any] = {"batch": 8, "steps": 40, "optimizer": settings}
     oracle = timing_job("reference", "single", "lenet5", options={"shards": 2}, **how)
-    expected = launch_ok(tmp_path, oracle).record("steps")["loss"]
+    expected = launch_ok(tmp_path, oracle, preloaded=True).record("steps")["loss"]
     job = timing_job("mxnet", "ps_sync", "lenet5", workers=2, **how)
     found = launch_ok(tmp_path, job, workers=2, servers=servers, preloaded=True).record("steps")["loss"]
     assert relative_error(found, expected) < 1e-3
@@ -133,13 +129,27 @@ def test_one_worker_with_a_server_trains_like_a_worker_alone(tmp_path: Path) -> 
     assert relative_error(served, alone) < 1e-6
 
 
-def test_a_server_that_is_started_as_a_users_updates_by_adamw(tmp_path: Path) -> None:
+ADAMW = {"name": "adamw", "learning_rate": 0.02, "weight_decay": 0.1, "epsilon": 0.01}
+
+
+@pytest.fixture(scope="module")
+def started_as_a_users(tmp_path_factory: pytest.TempPathFactory) -> LaunchResult:
+    """A launch all of whose processes import MXNet themselves."""
+    job = check_job("mxnet", "ps_sync", "lenet5", steps=3, optimizer=ADAMW)
+    return launch_ok(tmp_path_factory.mktemp("served"), job, servers=2)
+
+
+def test_a_server_that_is_started_as_a_users_updates_by_adamw(tmp_path: Path, started_as_a_users: LaunchResult) -> None:
     """Its import of MXNet never ends, so that it lacks names which a server that is forked for a test has."""
-    optimizer = {"name": "adamw", "learning_rate": 0.02, "weight_decay": 0.1, "epsilon": 0.01}
-    job = check_job("mxnet", "ps_sync", "lenet5", steps=3, workers=1, optimizer=optimizer)
-    alone = check_job("mxnet", "single", "lenet5", steps=3, optimizer=optimizer)
-    expected = launch_ok(tmp_path / "alone", alone, preloaded=True).weights[0]
-    assert weight_error(launch_ok(tmp_path / "served", job, servers=1).weights[0], expected)[0] < 1e-5
+    alone = check_job("mxnet", "single", "lenet5", steps=3, optimizer=ADAMW)
+    expected = launch_ok(tmp_path, alone, preloaded=True).weights[0]
+    assert weight_error(started_as_a_users.weights[0], expected)[0] < 1e-5
+
+
+def test_servers_and_scheduler_end_by_themselves(started_as_a_users: LaunchResult) -> None:
+    """After the last worker has left, with nothing to complain about."""
+    assert [started_as_a_users.stderr[name] for name in ("server-0", "server-1", "scheduler-0")] == ["", "", ""]
+    assert started_as_a_users.outcome.wall_s < 30
 
 
 def test_asynchronous_workers_lower_the_loss(tmp_path: Path) -> None:
@@ -202,15 +212,15 @@ def loaded(folder: Path, loader: dict[str, Any], batches: int) -> np.ndarray:
     """Return the inputs of the first batches of four samples, as MXNet's loader gives them to worker 1 of 2."""
     job = {"loader": loader, "workload": {"input_shape": (3, SIDE, SIDE), "loss": ""}, "batch_per_worker": 4}
     job.update(seed=5, device="cpu")
-    code = f"""
-import sys, types
-sys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})
+    code = """
+import types
 import mxnet, numpy
 from steptime.libraries.mxnet.loader import open_mxnet_batches
-feed = open_mxnet_batches({job!r}, types.SimpleNamespace(rank=1, workers=2), mxnet.cpu())
-numpy.save("loaded.npy", numpy.concatenate([next(feed)[0].asnumpy() for _ in range({batches})]))
+feed = open_mxnet_batches(job, types.SimpleNamespace(rank=1, workers=2), mxnet.cpu())
+numpy.save(path, numpy.concatenate([next(feed)[0].asnumpy() for _ in range(batches)]))
+print("null")
 """
-    subprocess.run([str(interpreter_for("mxnet")), "-c", code], cwd=folder, check=True)
+    printed_in("mxnet", code, job=job, batches=batches, path=str(folder / "loaded.npy"))
     inputs: np.ndarray = np.load(folder / "loaded.npy")
     return inputs
 
@@ -234,17 +244,9 @@ def test_an_empty_photograph_ends_both_workers_and_is_named(tmp_path: Path, proc
     loader = photos(tmp_path, processes=processes)
     broken.write_bytes(b"")
     job = timing_job("mxnet", "ps_sync", "lenet5", loader=loader, workers=2, batch=2, steps=8, **shape)
-    result = launch(tmp_path, job, workers=2, servers=1)
+    result = launch(tmp_path, job, workers=2, servers=1, preloaded=True)
     assert not result.outcome.ok
     assert str(broken) in result.record("error", "worker-1")["message"]
-    assert result.outcome.wall_s < 30
-
-
-def test_servers_and_scheduler_end_by_themselves(tmp_path: Path) -> None:
-    """After the last worker has left, with nothing to complain about."""
-    job = check_job("mxnet", "ps_sync", "lenet5", workers=2, steps=1)
-    result = launch_ok(tmp_path, job, workers=2, servers=2)
-    assert [result.stderr[name] for name in ("server-0", "server-1", "scheduler-0")] == ["", "", ""]
     assert result.outcome.wall_s < 30
 
 
@@ -283,15 +285,7 @@ print(json.dumps([float(abs(scaled - 1024 * plain).max()), float(abs(loss - same
 
 
 def test_half_precision_casts_in_front_of_products_and_scales_gradients_but_no_loss():
-    done = subprocess.run(
-        [str(interpreter_for("mxnet")), "-c", MIXED],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    scaled, loss, casts = json.loads(done.stdout.splitlines()[-1])
+    scaled, loss, casts = printed_in("mxnet", MIXED)
 
     assert scaled < 1e-2
     assert loss < 1e-6

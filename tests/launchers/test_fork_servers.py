@@ -6,6 +6,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import steptime
 from living_processes import has_ended, wait_until
 from steptime.catalog.manifest import load_manifests
 from steptime.launchers.fork_servers import Preloading, await_copies
-from steptime.launchers.namespaces import isolation_kind
+from steptime.launchers.namespaces import NAMESPACE, isolation_kind
 from steptime.launchers.request import Request
 from steptime.launchers.table import launcher_named
 from steptime.worker import fork_server
@@ -48,11 +49,11 @@ def preloading():
 def run(preloading, tmp_path):
     """Return what runs a program as a preloaded launch in a new folder and returns the outcome and the folder."""
 
-    def launched(program, manifest=REFERENCE, **fields):
+    def launched(program, manifest=REFERENCE, interpreter=Path(sys.executable), **fields):
         folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         (folder / "start.py").write_text(program)
-        request = Request(folder, Path(sys.executable), **{"workers": 1, "time_limit_s": 60.0, **fields})
+        request = Request(folder, interpreter, **{"workers": 1, "time_limit_s": 60.0, **fields})
         return launcher_named("local").run(preloading.request(request, manifest)), folder
 
     return launched
@@ -110,17 +111,64 @@ def test_a_forked_process_is_in_the_network_of_its_launch(run):
     assert facts[0]["network"] == facts[1]["network"] != Path("/proc/self/ns/net").stat().st_ino
 
 
-@pytest.mark.parametrize(
-    ("program", "end"),
-    [
-        pytest.param("import sys; sys.exit(3)", "exit code 3", id="exit code"),
-        pytest.param("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV", id="signal"),
-        pytest.param("raise ValueError('planted')", "exit code 1", id="exception"),
-    ],
-)
+BUSY = """
+import os, threading, time
+os.register_at_fork(after_in_child=lambda: threading.Thread(target=time.sleep, args=(600,), daemon=True).start())
+"""
+OF_EACH_THREAD = """
+import json, os
+tasks = os.listdir("/proc/self/task")
+with open("networks", "w") as file:
+    json.dump([os.stat("/proc/self/task/%s/ns/net" % task).st_ino for task in tasks], file)
+os._exit(0)
+"""
+
+
+of_root = pytest.mark.skipif(isolation_kind() != NAMESPACE, reason="only root may enter with a thread beside")
+
+
+@pytest.fixture
+def busy(run, tmp_path):
+    """Return what runs a program of which a library begins a thread in every copy of the import, as MXNet does."""
+    (tmp_path / "busy.py").write_text(BUSY)
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    interpreter.chmod(0o700)
+    preloading = REFERENCE.preloading.model_copy(update={"imports": ["busy"]})
+    return partial(run, manifest=REFERENCE.model_copy(update={"preloading": preloading}), interpreter=interpreter)
+
+
+@of_root
+def test_threads_that_a_library_begins_in_every_copy_are_in_the_network_of_the_launch(busy):
+    _, folder = busy(OF_EACH_THREAD)
+
+    networks = json.loads((folder / "networks").read_text())
+    assert (folder / "worker-0.forked").exists()
+    assert len(networks) == 2
+    assert networks[0] == networks[1] != Path("/proc/self/ns/net").stat().st_ino
+
+
+ENDS = [
+    pytest.param("import os; os._exit(3)", "exit code 3", id="exit code"),
+    pytest.param("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV", id="signal"),
+    pytest.param("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL", id="killed"),
+    pytest.param("raise ValueError('planted')", "exit code 1", id="exception"),
+]
+
+
+@pytest.mark.parametrize(("program", "end"), ENDS)
 def test_a_forked_process_ends_as_a_started_one_does(run, program, end):
     outcome, _ = run(program)
 
+    assert end in outcome.reason
+
+
+@of_root
+@pytest.mark.parametrize(("program", "end"), ENDS)
+def test_a_forked_process_of_which_a_copy_went_on_ends_as_that_does(busy, program, end):
+    outcome, folder = busy(program)
+
+    assert (folder / "worker-0.forked").exists()
     assert end in outcome.reason
 
 

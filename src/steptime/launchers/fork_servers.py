@@ -62,7 +62,8 @@ code = os.waitstatus_to_exitcode(int.from_bytes(status, "big")) if status else -
 if code == {not_there}:
     begin_afresh()
 if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
+    if code != -signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 os._exit(code)
 """

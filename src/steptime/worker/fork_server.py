@@ -25,6 +25,8 @@ from typing import Any, Dict, List
 _DIE_WITH_PARENT = 1
 _NAMESPACES = (("user", 0x10000000), ("net", 0x40000000), ("mnt", 0x00020000))
 """Of the process that asks, in the order in which they are entered: rights in the first allow the others."""
+_OWN_FOLDER = 0x00000200
+"""What a thread must not share with others when it enters a namespace of mounts."""
 _STREAMS = 3
 _MOST_BYTES = 1 << 20
 NOT_THERE = 75
@@ -126,14 +128,38 @@ def start(connection: socket.socket) -> int:
 def enter(namespaces: List[int]) -> None:
     """Enter the namespaces of the process that asked, those that are not this one's already.
 
+    A library may begin threads in every copy. They keep this process's namespaces, so that another copy goes on.
+
     Raises OSError where the kernel refuses.
     """
     libc = ctypes.CDLL(None, use_errno=True)
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1 and libc.unshare(_OWN_FOLDER):
+        raise OSError(ctypes.get_errno(), "unshare")
+    entered = False
     for (name, flag), descriptor in zip(_NAMESPACES, namespaces):
-        if os.fstat(descriptor).st_ino != os.stat("/proc/self/ns/" + name).st_ino and libc.setns(descriptor, flag):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), "setns of " + name)
+        if os.fstat(descriptor).st_ino != os.stat("/proc/self/ns/" + name).st_ino:
+            entered = True
+            if libc.setns(descriptor, flag):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), "setns of " + name)
         os.close(descriptor)
+    if entered and threads > 1:
+        go_on_in_a_copy()
+
+
+def go_on_in_a_copy() -> None:
+    """Return in a copy of this process, which awaits it and ends as it ends."""
+    process = os.fork()
+    if not process:
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+        return
+    status = os.waitpid(process, 0)[1]
+    if os.WIFSIGNALED(status):
+        with contextlib.suppress(OSError):  # SIGKILL cannot be ignored
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
 
 
 def become(wanted: Dict[str, Any]) -> None:
