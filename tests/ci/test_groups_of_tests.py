@@ -11,11 +11,11 @@ TESTS = Path(__file__).parents[1]
 @pytest.mark.parametrize(
     ("test", "group"),
     [
-        ("tests/contract/test_threads.py::test_x[jax-allreduce]", "tests/contract[jax]"),
+        ("tests/contract/test_timed_workers.py::test_x[jax-allreduce]", "tests/contract[jax]"),
         ("tests/contract/test_breakdown.py::test_y[jax-single-lenet5]", "tests/contract[jax]"),
-        ("tests/contract/test_threads.py::test_x[horovod_pytorch-allreduce]", "tests/contract[horovod_pytorch]"),
-        ("tests/contract/test_threads.py::test_x[pytorch-allreduce]", "tests/contract/test_threads.py"),
-        ("tests/contract/test_threads.py::test_x[reference-allreduce]", "tests/contract/test_threads.py"),
+        ("tests/contract/test_timed_workers.py::test_x[horovod_pytorch-allreduce]", "tests/contract[horovod_pytorch]"),
+        ("tests/contract/test_timed_workers.py::test_x[pytorch-allreduce]", "tests/contract/test_timed_workers.py"),
+        ("tests/contract/test_timed_workers.py::test_x[reference-allreduce]", "tests/contract/test_timed_workers.py"),
         ("tests/contract/test_ratchet.py::test_z", "tests/contract/test_ratchet.py"),
         ("tests/frameworks/test_products.py::test_x[jax-single]", "tests/frameworks/test_products.py"),
         ("tests/end_to_end/test_race.py::test_x", "tests/end_to_end"),

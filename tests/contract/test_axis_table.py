@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from program import steptime as steptime_here
 
 import steptime
 from steptime.analysis.summary_form import KEYS_OF_TRIAL
@@ -56,6 +57,27 @@ steps: {warmup: 1, min: 3, max: 5}
 """
 VARIED = f"{STUDY}fused: [false, true]\n"
 CHOSEN = f"{VARIED}exclude: {{fused: true}}\ninclude: {{workers: 2, strategies: allreduce, fused: true}}\n"
+ANSWERING = """
+import contextlib, io, json, os, runpy, sys
+from pathlib import Path
+
+from program import steptime
+
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
+for line in sys.stdin:
+    arguments = json.loads(line)
+    if arguments[0] == "-c":
+        Path("asked.py").write_text(arguments[1])
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            runpy.run_path("asked.py")
+        text = printed.getvalue()
+    else:
+        text = steptime(*arguments, cwd=Path.cwd()).stdout
+    print(json.dumps(text), file=answers, flush=True)
+"""
+"""Answers every question in one process, which imports the copy once."""
 INLINE = ("launcher=inline", "isolation=preferred")
 
 
@@ -78,26 +100,37 @@ def program(tmp_path_factory):
     for name, text in {"plain": STUDY, "varied": VARIED, "chosen": CHOSEN}.items():
         (folder / f"{name}.yaml").write_text(text)
 
-    @cache
-    def output(*arguments, source=sources):
-        environment = {**os.environ, "PYTHONPATH": str(source)}
-        command = [sys.executable, *arguments]
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(sources), *sys.path])}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", ANSWERING], cwd=folder, env=environment, **pipes) as process:
 
-    def trials(study, **where):
-        return json.loads(output("-m", "steptime", "run", study, "--dry-run", "--json", **where))["trials"]
+        @cache
+        def output(*arguments):
+            process.stdin.write(f"{json.dumps(arguments)}\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+            assert answer, f"the program with one axis more ended at {arguments}: its last words are above"
+            return json.loads(answer)
 
-    return SimpleNamespace(output=output, trials=trials, folder=folder)
+        def trials(study):
+            return json.loads(output("run", study, "--dry-run", "--json"))["trials"]
+
+        yield SimpleNamespace(output=output, trials=trials, folder=folder, sources=sources)
 
 
 @pytest.fixture(scope="module")
 def measured(program):
-    program.output("-m", "steptime", "run", "varied.yaml", *INLINE, "-o", "results")
+    program.output("run", "varied.yaml", *INLINE, "-o", "results")
     return program
 
 
 def test_a_further_axis_is_written_in_three_files():
     assert len(EDITS) == 3
+
+
+def test_what_answers_is_the_program_that_has_it(program):
+    where = program.output("-c", "import steptime; print(steptime.__file__)").strip()
+    assert Path(where) == program.sources / "steptime" / "__init__.py"
 
 
 def test_a_study_varies_it(program):
@@ -111,20 +144,21 @@ def test_an_exclusion_and_an_inclusion_choose_its_values(program):
 
 @pytest.mark.costly
 def test_an_override_lists_its_values(program):
-    output = program.output("-m", "steptime", "run", "plain.yaml", "fused=true,false", "--dry-run", "--json")
+    output = program.output("run", "plain.yaml", "fused=true,false", "--dry-run", "--json")
     assert [trial["fused"] for trial in json.loads(output)["trials"]] == [True, False]
 
 
 @pytest.mark.costly
 def test_a_trial_keeps_its_id_where_the_axis_has_its_default(program):
-    (before,) = program.trials("plain.yaml", source=SOURCE.parent)
+    plan = json.loads(steptime_here("run", "plain.yaml", "--dry-run", "--json", cwd=program.folder).stdout)
+    (before,) = plan["trials"]
     first, second = program.trials("varied.yaml")
     assert first["id"] == before["id"] != second["id"]
 
 
 @pytest.mark.costly
 def test_the_plan_names_its_value(program):
-    assert "reference single fused=True" in program.output("-m", "steptime", "run", "varied.yaml", "--dry-run")
+    assert "reference single fused=True" in program.output("run", "varied.yaml", "--dry-run")
 
 
 @pytest.mark.costly
@@ -140,24 +174,24 @@ def test_the_reference_of_the_study_file_lists_it(program):
 
 @pytest.mark.costly
 def test_the_report_names_trials_by_it(measured):
-    assert "reference single fused=True" in measured.output("-m", "steptime", "report", "results")
+    assert "reference single fused=True" in measured.output("report", "results")
 
 
 @pytest.mark.costly
 def test_the_report_in_json_has_it(measured):
-    report = json.loads(measured.output("-m", "steptime", "report", "results", "--json"))
+    report = json.loads(measured.output("report", "results", "--json"))
     assert sorted(trial["fused"] for trial in report["trials"]) == [False, True]
 
 
 @pytest.mark.costly
 def test_the_page_has_it_among_the_settings(measured):
-    measured.output("-m", "steptime", "report", "results", "--html", "page.html")
+    measured.output("report", "results", "--html", "page.html")
     assert "1 thread per worker, fused=True" in (measured.folder / "page.html").read_text()
 
 
 @pytest.mark.costly
 def test_the_exported_table_has_it(measured):
-    measured.output("-m", "steptime", "export", "results", "--to", "csv", "-o", "tables")
+    measured.output("export", "results", "--to", "csv", "-o", "tables")
     rows = csv.DictReader(io.StringIO((measured.folder / "tables" / "trials.csv").read_text()))
     assert sorted(row["fused"] for row in rows) == ["false", "true"]
 
@@ -206,7 +240,7 @@ def test_the_reference_of_the_checks_has_its_neutral_value(measured):
 
 @pytest.mark.costly
 def test_two_sides_of_a_comparison_are_chosen_by_it(measured):
-    compared = json.loads(measured.output("-m", "steptime", "compare", "results", "--by", "fused=False,True", "--json"))
+    compared = json.loads(measured.output("compare", "results", "--by", "fused=False,True", "--json"))
     assert (compared["first"]["name"], compared["second"]["name"]) == ("fused=False", "fused=True")
     assert len(compared["trials"]) == 1
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from launching import LaunchResult, check_job, launch_ok, relative_error, update_error, weight_error
 from layer_workloads import OF_EVERY_KIND, OF_TRANSFORMERS, WORKLOADS
-from shared_libraries import shares_library
+from shared_libraries import outermost_strategies, shares_library, tried_strategies
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
@@ -16,21 +16,12 @@ from steptime.catalog.workloads.layers import Workload
 from steptime.worker.weights import initial_weights
 
 MANIFESTS = load_manifests()
-EXACT = {
-    name: [
-        strategy
-        for strategy, support in manifest.strategies.items()
-        if STRATEGIES[strategy].exact and support.max_workers != 1
-    ]
-    for name, manifest in MANIFESTS.items()
-    if name != "reference"
-}
+OTHERS = [name for name in MANIFESTS if name != "reference"]
 OUTERMOST = [
     pytest.param(name, strategy, marks=pytest.mark.framework(name), id=f"{name}-{strategy}")
-    for name, strategies in EXACT.items()
-    for strategy in dict.fromkeys([*strategies[:1], *strategies[-1:]])
+    for name in OTHERS
+    for strategy in outermost_strategies(name)
 ]
-"""The first and the last exact strategy of each framework: from whole copies to what is divided most."""
 
 
 def tiers(strategy: str) -> list[Any]:
@@ -49,27 +40,42 @@ def tiers(strategy: str) -> list[Any]:
 
 TIERS: list[Tuning] = ["documented", "tuned"]
 ONE_OF_EACH = (OF_EVERY_KIND[0], OF_TRANSFORMERS[0])
-"""What tuned options change is no layer's own: they are tried with a network of every kind and a transformer."""
-WITH_OWN_LAYERS = [pytest.param(name, marks=pytest.mark.framework(name)) for name in EXACT if not shares_library(name)]
+"""What tuned options change is no layer's own: they are tried with a network of every kind and a transformer.
+
+Of a shared library, whose options another framework tries with both, with one of them by turns."""
+WITH_OWN_LAYERS = [pytest.param(name, marks=pytest.mark.framework(name)) for name in OTHERS if not shares_library(name)]
 
 
 def in_tiers() -> list[Any]:
     """Every framework with every workload; with one of each kind where options are tuned or a library is shared."""
     return [
         pytest.param(*each.values, workload, marks=each.marks, id=f"{each.id}-{workload.name}")
-        for each in tiers("single")
+        for turn, each in enumerate(tiers("single"))
         for workload in WORKLOADS
-        if (each.values[1] == "documented" and not shares_library(each.values[0])) or workload.name in ONE_OF_EACH
+        if workload.name in tried_with(turn, *each.values)
     ]
+
+
+def tried_with(turn: int, name: str, tier: str) -> tuple[str, ...]:
+    """The names of the workloads that a framework trains in a tier."""
+    if shares_library(name):
+        return ONE_OF_EACH if tier == "documented" else (ONE_OF_EACH[turn // 2 % 2],)
+    return tuple(each.name for each in WORKLOADS) if tier == "documented" else ONE_OF_EACH
 
 
 TUNED = [
     pytest.param(name, strategy, marks=pytest.mark.framework(name), id=f"{name}-{strategy}")
     for name, manifest in MANIFESTS.items()
-    for strategy, support in manifest.strategies.items()
-    if STRATEGIES[strategy].exact and support.max_workers != 1
+    for strategy in tried_strategies(name)
     if manifest.tier_options("tuned", strategy, "cpu") != manifest.tier_options("documented", strategy, "cpu")
 ]
+
+
+def may_be_forked(name: str, tier: str) -> bool:
+    """Whether none of the options acts when the framework is imported."""
+    return tier == "documented" or MANIFESTS[name].preloading.whatever_options
+
+
 SETTINGS = {"learning_rate": 0.05, "momentum": 0.8, "weight_decay": 0.01}
 HOW: dict[str, Any] = {"batch": 6, "steps": 3, "optimizer": SETTINGS}
 RESNET: dict[str, Any] = {"input_shape": (3, 64, 64), "batch": 4}
@@ -112,7 +118,7 @@ def test_layers_train_as_in_the_reference(  # noqa: PLR0913, PLR0917 - parameter
         pytest.skip(MANIFESTS[name].without_transformers)
     options = MANIFESTS[name].tier_options(tier, "single", "cpu")
     job = check_job(name, "single", workload, options=options, **HOW)
-    found = launch_ok(tmp_path, job, preloaded=tier == "documented")  # some settings act when the framework is imported
+    found = launch_ok(tmp_path, job, preloaded=may_be_forked(name, tier))
     truth = expected(workload, **HOW)
     assert weight_error(found.weights[0], truth.weights[0])[0] < 1e-4
     assert relative_error(found.record("check")["losses"], truth.record("check")["losses"]) < 1e-4
@@ -140,7 +146,9 @@ def test_two_tuned_workers_give_the_weights_of_the_reference(trained_framework, 
     options = MANIFESTS[name].tier_options("tuned", strategy, "cpu")
     job = check_job(name, strategy, "lenet5", workers=2, options=options, **HOW)
     servers = 1 if STRATEGIES[strategy].servers else 0
-    found = launch_ok(tmp_path, job, workers=2, servers=servers, time_limit_s=280)
+    found = launch_ok(
+        tmp_path, job, workers=2, servers=servers, time_limit_s=280, preloaded=may_be_forked(name, "tuned")
+    )
     truth = expected("lenet5", 2, **HOW).weights[0]
     assert max(weight_error(weights, truth)[0] for weights in found.weights.values()) < 1e-4
 

@@ -99,15 +99,17 @@ def test_arrays_are_loaded_for_several_epochs_with_a_batch_that_leaves_a_rest(tr
     assert math.isfinite(launch_ok(tmp_path, job, preloaded=True).record("steps")["loss"])
 
 
-@pytest.mark.sampled("name")
-@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.costly
 @pytest.mark.parametrize("name", NAMES)
-def test_photographs_are_loaded_by_both_workers_and_no_helper_is_left(trained_framework, name, processes, tmp_path):
-    """In the training process, and by helpers, whose workers start as users start them; ends of steps are in order."""
+def test_photographs_are_loaded_by_both_workers_and_no_helper_is_left(trained_framework, name, tmp_path):
+    """By helpers, whose workers start as users start them; ends of steps are in order.
+
+    In the training process, ``test_loader_helpers.py`` has them loaded, and worker 1 of a broken one below.
+    """
     strategy, launched = together(name)
-    loader = photos(tmp_path, processes=processes)
+    loader = photos(tmp_path, processes=2)
     job = timing_job(name, strategy, "lenet5", loader=loader, batch=2, steps=8, **{**PHOTO, "workers": 2})
-    result = launch_ok(tmp_path, job, preloaded=not processes, **launched)
+    result = launch_ok(tmp_path, job, **launched)
     for rank in range(2):
         record = result.record("steps", f"worker-{rank}")
         assert math.isfinite(record["loss"])
@@ -134,7 +136,7 @@ def test_a_broken_photograph_ends_both_workers_and_is_named(trained_framework, n
     whole = broken.read_bytes()
     broken.write_bytes(whole[: len(whole) // 2] if content is None else content)
     job = timing_job(name, strategy, "lenet5", loader=loader, batch=2, steps=8, **{**PHOTO, "workers": 2})
-    result = launch(tmp_path, job, time_limit_s=100, preloaded=not processes, **launched)
+    result = launch(tmp_path, job, time_limit_s=100, preloaded=True, **launched)
     assert not result.outcome.ok
     assert str(broken) in result.record("error", "worker-1")["message"]
     assert "time limit" not in (result.outcome.reason or "")

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
-from launching import TOLERANCES, LaunchResult, check_job, launch_ok, relative_error, timing_job, weight_error
+from launching import TOLERANCES, LaunchResult, check_job, launch_ok, relative_error, weight_error
+from shared_libraries import shares_library, tried_strategies
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
@@ -21,11 +21,15 @@ TOGETHER = [
 ]
 SYNCHRONOUS = [(framework, name) for framework, name in TOGETHER if STRATEGIES[name].exact]
 BASELINES = [
-    (framework, name) for framework, name in TOGETHER if load_manifests()[framework].strategies[name].min_workers == 1
+    (framework, name)
+    for framework, name in TOGETHER
+    if load_manifests()[framework].strategies[name].min_workers == 1
+    and (name in tried_strategies(framework) or not STRATEGIES[name].exact)
 ]
 ACCUMULATING = [
     (framework, name)
-    for framework, name in [*((each, "single") for each in load_manifests()), *SYNCHRONOUS]
+    for framework in load_manifests()
+    for name in (*([] if shares_library(framework) else ["single"]), *tried_strategies(framework))
     if load_manifests()[framework].without_training_setting("accumulation", name) is None
 ]
 ASYNCHRONOUS = [pair for pair in TOGETHER if pair not in SYNCHRONOUS]
@@ -49,6 +53,18 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[int, LaunchResult
     }
 
 
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], LaunchResult]:
+    """A function that returns what a framework's ``single`` comes to, launched once per framework."""
+
+    @cache
+    def launched(name: str) -> LaunchResult:
+        job = check_job(name, "single", "lenet5", steps=STEPS)
+        return launch_ok(tmp_path_factory.mktemp("alone"), job, preloaded=True)
+
+    return launched
+
+
 def servers_of(name: str, strategy: str) -> int:
     return int(STRATEGIES[strategy].servers)
 
@@ -66,9 +82,8 @@ def assert_same_training(result: LaunchResult, reference: LaunchResult) -> None:
 
 
 @pytest.mark.parametrize("name", marked([(name,) for name in load_manifests()]))
-def test_one_worker_trains_what_the_reference_trains(trained_framework, name, expected, tmp_path):
-    job = check_job(trained_framework, "single", "lenet5", steps=STEPS)
-    assert_same_training(launch_ok(tmp_path, job, preloaded=True), expected[1])
+def test_one_worker_trains_what_the_reference_trains(trained_framework, name, expected, alone):
+    assert_same_training(alone(name), expected[1])
 
 
 @pytest.mark.parametrize(("name", "strategy"), marked(SYNCHRONOUS))
@@ -104,37 +119,10 @@ def test_two_asynchronous_workers_train(trained_framework, name, strategy, tmp_p
 
 
 @pytest.mark.sampled("name")
-@pytest.mark.parametrize(("name", "strategy"), marked(TOGETHER))
-def test_two_timed_workers_agree_on_their_steps_and_leave_facts(trained_framework, name, strategy, tmp_path: Path):
-    """Started as users start them: the other tests of a strategy may have its framework imported already."""
-    job = timing_job(trained_framework, strategy, "lenet5", steps=4, workers=2)
-    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_framework, strategy))
-    for rank in range(2):
-        record = result.record("steps", f"worker-{rank}")
-        ends = [record["origin_s"], *record["ends_s"]]
-        assert len(record["ends_s"]) == 4
-        assert ends == sorted(ends)
-        assert ends[-1] - ends[0] <= 1.05 * record["usage"]["wall_s"]
-        assert result.record("session", f"worker-{rank}")["facts"]["framework_version"]
-
-
-@pytest.fixture(scope="session")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[float]]:
-    """A function that returns the losses of a framework's ``single``, launched once per framework."""
-
-    @cache
-    def losses(name: str) -> list[float]:
-        job = check_job(name, "single", "lenet5", steps=STEPS)
-        return list(launch_ok(tmp_path_factory.mktemp("alone"), job, preloaded=True).record("check")["losses"])
-
-    return losses
-
-
-@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), marked(BASELINES))
 def test_one_worker_of_any_strategy_trains_like_one_alone(trained_framework, name, strategy, alone, tmp_path):
     """The baseline of a scaling curve; with nobody to talk to, there is nothing to quantise and nothing is late."""
     job = check_job(name, strategy, "lenet5", steps=STEPS)
     result = launch_ok(tmp_path, job, servers=servers_of(name, strategy), preloaded=True)
-    found = result.record("check")["losses"]
-    assert relative_error(found, alone(name)) < 1e-5
+    found, truth = (each.record("check")["losses"] for each in (result, alone(name)))
+    assert relative_error(found, truth) < 1e-5

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from image_files import PHOTO, photos
 from launching import interpreter_for, library_workload, trial_of
+from shared_libraries import tried_strategies
 
-from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
 from steptime.runner.extending.killed_worker import killed_worker_findings
 
 CASES = [
     pytest.param(name, strategy, marks=pytest.mark.framework(name), id=f"{name}-{strategy}")
-    for name, manifest in load_manifests().items()
-    for strategy, support in manifest.strategies.items()
-    if strategy == "single" or (STRATEGIES[strategy].exact and support.max_workers != 1)
+    for name in load_manifests()
+    for strategy in ["single", *tried_strategies(name)]
 ]
+"""All of a framework whose library no other one tries; they start as users start them."""
 
 
 @pytest.mark.parametrize(("name", "strategy"), CASES)

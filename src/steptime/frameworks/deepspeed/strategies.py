@@ -79,8 +79,9 @@ class ZeroStage0(TorchStrategy):
 
     def __init__(self, job, context, device):
         super(ZeroStage0, self).__init__(job, context, device)
-        # A kernel that adds up in shared memory would be compiled and started now; only inference uses it.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        # A kernel that adds up in shared memory would be compiled and started now; only inference uses it. A compiler
+        # would be asked before which kernels can be built.
+        deepspeed.ops.__compatible_ops__ = {}
         deepspeed.init_distributed(
             device.backend,
             auto_mpi_discovery=False,
