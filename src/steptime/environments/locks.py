@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from steptime.environments.spec import EnvironmentSpec
@@ -24,15 +25,19 @@ def requirement_lines(path: Path) -> list[str]:
     A new comment shall not install a gigabyte again. Raises EnvironmentFailure when a file cannot be read.
     """
     lines = []
-    for raw in read_text(path).splitlines():
-        line = re.sub(r"(^|\s)#.*$", "", raw).strip()
-        if not line:
-            continue
+    for line in _lines_with_meaning(read_text(path)):
         if included := _INCLUDE.match(line):
             lines += requirement_lines(path.parent / included[1].strip())
         else:
             lines.append(line)
     return lines
+
+
+@lru_cache(maxsize=128)
+def _lines_with_meaning(text: str) -> tuple[str, ...]:
+    """Return the lines without their comments, kept: a plan asks for the environment of every trial."""
+    lines = (re.sub(r"(^|\s)#.*$", "", raw).strip() for raw in text.splitlines())
+    return tuple(filter(None, lines))
 
 
 def lock_of(path: Path) -> Path:
