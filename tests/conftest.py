@@ -102,8 +102,8 @@ _COSTLY = {
 """Files that take long and guard one place, beside tests that need a browser or a bed of hosts."""
 assert all((HERE / name).exists() for name in _LONGEST), f"of {_LONGEST}, some are no files"
 assert all(path.exists() for path in _COSTLY), f"of {_COSTLY}, some are no files"
-_SHARING = {"end_to_end", "datasets", "planted"}
-"""Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
+_SHARING = {"end_to_end", "datasets", "planted", "predict"}
+"""Folders whose files share a study, a launch, a fit or an environment; elsewhere the tests of one file do, at most."""
 _IMPORTING = {"attach": "attach", "contract": "contract", "frameworks": "frameworks", "planted": "frameworks"}
 """Folders whose default tests fork processes that have imported PyTorch; those of one name share these processes."""
 _ALONE_MARK = re.compile(r"\bmark\.alone\b")

@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from typer.testing import CliRunner
@@ -210,8 +211,13 @@ def uncertain(found):
     return UncertainPrediction(inputs.parameters, inputs.model, inputs.extrapolation, 0.05)
 
 
-def recommended(profile, timed=()):
-    """Yield each model with every measurement that may be recommended for it on hosts with another link."""
+@pytest.fixture(scope="module")
+def recommended(profile):
+    """By links that were timed: each model with every measurement recommended on hosts with another link."""
+    return {timed: [*recommendations(profile, timed)] for timed in ((), (INNER, OUTER))}
+
+
+def recommendations(profile, timed):
     for change in ([], ["batch_per_worker=128"], ["workload=alexnet"]):
         for (found,) in groups_of(profile, [16], "interconnect.bandwidth=10Gbit/s", "workers_per_host=2", *change):
             group = found.inputs.target.exchange or found.inputs.group
@@ -221,16 +227,25 @@ def recommended(profile, timed=()):
                 yield found, group, each
 
 
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    """What the program prints of a command's plan, asked once for each command."""
+    results = str(tmp_path_factory.mktemp("planned") / "new")
+
+    @cache
+    def plan(words):
+        named = [results if word == "RESULTS" else word for word in words]
+        return CliRunner().invoke(app, [*named, "--dry-run"], env={"COLUMNS": "200"})
+
+    return plan
+
+
 @pytest.mark.parametrize("timed", [(), (INNER, OUTER)])
-def test_what_is_recommended_can_be_run_and_measures_its_model_alone(folder, profile, tmp_path, timed):
-    planned = {}
-    for found, group, each in recommended(profile, timed=timed):
+def test_what_is_recommended_can_be_run_and_measures_its_model_alone(folder, recommended, planned, timed):
+    for found, group, each in recommended[timed]:
         key, words = found.key, shlex.split(each.command)[1:]
-        words = [str(tmp_path / "new") if word == "RESULTS" else word for word in words]
         words = [str(folder / "study.yaml") if word == "STUDY" else word for word in words]
-        if tuple(words) not in planned:
-            planned[tuple(words)] = CliRunner().invoke(app, [*words, "--dry-run"], env={"COLUMNS": "200"})
-        result = planned[tuple(words)]
+        result = planned(tuple(words))
         assert result.exit_code == 0, (each, result.output)
         if words[0] == "net":
             over_hosts = "between hosts" in each.what
@@ -248,8 +263,8 @@ def test_what_is_recommended_can_be_run_and_measures_its_model_alone(folder, pro
 
 
 @pytest.mark.parametrize("timed", [(), (INNER, OUTER)])
-def test_every_recommended_measurement_adds_records(profile, timed):
-    for found, group, each in recommended(profile, timed=timed):
+def test_every_recommended_measurement_adds_records(recommended, timed):
+    for found, group, each in recommended[timed]:
         words = shlex.split(each.command)
         if words[1] == "net":
             assert (OUTER if "--hosts" in words else INNER) not in timed
@@ -274,8 +289,8 @@ def test_every_recommended_measurement_adds_records(profile, timed):
         ), each
 
 
-def test_what_is_known_makes_no_interval_wider(profile):
-    for found, _, each in recommended(profile):
+def test_what_is_known_makes_no_interval_wider(recommended):
+    for found, _, each in recommended[()]:
         further = replace(found.inputs.extrapolation, bandwidth=2.0, turns=2.0, crosses=True, of_model=0.3)
         (low, high), now = each.with_it.interval, replace(uncertain(found), extrapolation=further).interval
         assert high / low <= 1.25 * now[1] / now[0], each
@@ -345,8 +360,8 @@ def test_a_link_that_was_timed_is_not_timed_again(profile):
     assert "steptime net gloo -o" not in (found.narrowing or "")
 
 
-def test_more_launches_are_asked_of_a_breakdown_that_the_study_has(profile):
-    for _, _, each in recommended(profile):
+def test_more_launches_are_asked_of_a_breakdown_that_the_study_has(recommended):
+    for _, _, each in recommended[()]:
         assert "breakdown=true" not in each.command or "at two batches" in each.what, each
 
 

@@ -1,5 +1,6 @@
 """A file that a user names for output stays as it is where it is something else, and is called what it is."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from typer.testing import CliRunner
 from steptime import user_output
 from steptime.cli.app import app
 from steptime.cli.demo import unpack
+from steptime.cli.reported_results import read_report
 from steptime.errors import StoreError
+from steptime.report.figure_files import write_figures
 from steptime.user_output import FIGURES, PAGE, PROFILE, RUN_RECORD, STUDY, FileKind, kind_of, require_free
 
 KINDS = [each for each in vars(user_output).values() if isinstance(each, FileKind) and each not in (STUDY, RUN_RECORD)]
@@ -81,7 +84,7 @@ def test_an_export_replaces_its_own_files_and_no_others(form, demo, tmp_path):
     assert ask(*words).exit_code == 0
     again = ask(*words)
     assert again.exit_code == 0, again.output
-    for path in map(Path, again.stdout.split()):
+    for path in {Path(each).suffix: Path(each) for each in again.stdout.split()}.values():
         whole = path.read_bytes()
         path.write_text("what I noted\n")
         refused = ask(*words)
@@ -91,18 +94,21 @@ def test_an_export_replaces_its_own_files_and_no_others(form, demo, tmp_path):
 
 
 def test_figures_replace_their_own_files_and_no_others(demo, tmp_path):
-    words = ["report", demo, "--figures", tmp_path, "--format", "csv"]
-    assert ask(*words).exit_code == 0
-    again = ask(*words)
-    assert again.exit_code == 0, again.output
-    files = {each.suffix: each for each in sorted(tmp_path.iterdir())}
+    found = read_report(demo)
+    # One section with figures: of all that a report draws, converting them takes a minute.
+    section = next(each for each in found.sections if write_figures(found.summary, [each], tmp_path))
+    first = {path: path.read_bytes() for path in write_figures(found.summary, [section], tmp_path)}
+    files = {each.suffix: each for each in first}
     assert set(files) == {".svg", ".png", ".pdf", ".txt"}
     for path in files.values():
-        whole = path.read_bytes()
         path.write_text("what I noted\n")
-        assert isinstance(ask(*words).exception, StoreError), path
+        for other in set(first) - {path}:
+            other.write_bytes(b"")
+        with pytest.raises(StoreError, match=re.escape(str(path))):
+            write_figures(found.summary, [section], tmp_path)
         assert path.read_text() == "what I noted\n"
-        path.write_bytes(whole)
+        assert not any(other.stat().st_size for other in set(first) - {path}), "replaced before the other was refused"
+        path.write_bytes(first[path])
 
 
 @pytest.mark.parametrize("words", [["fit", "-o"], ["report", "--html"]], ids=" ".join)

@@ -93,23 +93,6 @@ def test_predictions_follow_its_own_communication_rule(installed):
     assert done.stdout.strip() == "True"
 
 
-def test_the_check_of_a_framework_that_a_template_wrote_passes(python, tmp_path):
-    printed = run(python, "frameworks", "new", "my_trainer", cwd=tmp_path)
-    assert "steptime check my_trainer" in printed
-    install(python, tmp_path / "my_trainer")
-    findings = json.loads(run(python, "check", "my_trainer", "--json", cwd=tmp_path))
-    assert [finding for finding in findings if not finding["ok"]] == []
-    subjects = {finding["subject"] for finding in findings}
-    assert {
-        "manifest",
-        "files",
-        "adapter",
-        "single, 1 worker",
-        "allreduce, 1 worker",
-        "allreduce, 2 workers",
-    } <= subjects
-
-
 def test_the_check_of_a_framework_that_computes_something_else_fails_and_says_what(python, tmp_path):
     run(python, "frameworks", "new", "wrong_trainer", cwd=tmp_path)
     adapter = tmp_path / "wrong_trainer" / "steptime_wrong_trainer" / "framework" / "adapter.py"
@@ -150,15 +133,28 @@ ONLY_IN_ITS_FIRST_PROCESS = """
 """
 
 
-def test_the_check_takes_a_step_apart_again_where_one_launch_does_not_add_up(python, tmp_path):
-    run(python, "frameworks", "new", "rare_trainer", cwd=tmp_path)
-    adapter = tmp_path / "rare_trainer" / "steptime_rare_trainer" / "framework" / "adapter.py"
-    rare = ONLY_IN_ITS_FIRST_PROCESS.format(mark=str(tmp_path / "marked"))
+@pytest.fixture(scope="module")
+def checked(python, tmp_path_factory) -> tuple[list, Path]:
+    """What the check found of a framework that a template wrote, and the file by which its first marks were wrong."""
+    folder = tmp_path_factory.mktemp("rare")
+    assert "steptime check rare_trainer" in run(python, "frameworks", "new", "rare_trainer", cwd=folder)
+    adapter = folder / "rare_trainer" / "steptime_rare_trainer" / "framework" / "adapter.py"
+    rare = ONLY_IN_ITS_FIRST_PROCESS.format(mark=str(folder / "marked"))
     text = MARKED_TOO_EARLY.replace("\n    def ablate(self):\n", rare)
     adapter.write_text(adapter.read_text().replace("\n    def wait(self):\n", text))
-    install(python, tmp_path / "rare_trainer")
-    findings = json.loads(run(python, "check", "rare_trainer", "--json", cwd=tmp_path))
-    assert (tmp_path / "marked").exists()
+    install(python, folder / "rare_trainer")
+    return json.loads(run(python, "check", "rare_trainer", "--json", cwd=folder)), folder / "marked"
+
+
+def test_the_check_of_a_framework_that_a_template_wrote_looks_at_every_part(checked):
+    subjects = {finding["subject"] for finding in checked[0]}
+    launched = {"single, 1 worker", "allreduce, 1 worker", "allreduce, 2 workers"}
+    assert {"manifest", "files", "adapter", *launched} <= subjects
+
+
+def test_the_check_takes_a_step_apart_again_where_one_launch_does_not_add_up(checked):
+    findings, mark = checked
+    assert mark.exists()
     assert [finding for finding in findings if not finding["ok"]] == []
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from gpu_hosts import a_gpu_observation, a_gpu_profile
-from test_recovery import world_of
+from test_recovery import profile_of_world, world_of
 from world import KEY, a_deployment, a_profile, observed
 
 from steptime.fitting.step_model import phases_of, step_of
@@ -27,8 +27,7 @@ def worlds():
     rows = []
     for seed in range(40):
         world = world_of(seed)
-        profile = a_profile(observed(world, seed))
-        (pair,) = ratios(profile, [2, 4], f"batch_per_worker={BATCH}")
+        (pair,) = ratios(profile_of_world(seed), [2, 4], f"batch_per_worker={BATCH}")
         (two, _), (four, _) = (world.step(KEY, a_deployment(count, BATCH)) for count in (2, 4))
         rows.append((four / two * 2 / 4, pair))
     return rows

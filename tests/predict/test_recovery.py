@@ -1,10 +1,12 @@
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 from world import KEY, MACHINE, SIZES, TRUTH, World, a_deployment, a_profile, asked, observed
 
 from steptime.fitting.fit import fit_group
+from steptime.fitting.profile import Profile
 
 SEEDS = 120
 
@@ -33,6 +35,12 @@ def world_of(seed: int) -> World:
     return World(truth={**TRUTH, **varying})
 
 
+@cache
+def profile_of_world(seed: int) -> Profile:
+    """The profile of a world, fitted once for all tests of a process."""
+    return a_profile(observed(world_of(seed), seed))
+
+
 def test_intervals_of_90_percent_hold_the_truth_85_to_95_percent_of_the_time(hits):
     assert 0.85 <= sum(hits.values()) / (SEEDS * len(hits)) <= 0.95
 
@@ -47,7 +55,7 @@ def test_a_step_between_the_measured_sizes_is_predicted_within_its_interval_most
     inside = 0
     for seed in range(40):
         world = world_of(seed)
-        found = asked(a_profile(observed(world, seed)), 2, "batch_per_worker=24")
+        found = asked(profile_of_world(seed), 2, "batch_per_worker=24")
         true, _ = world.step(KEY, a_deployment(2, 24))
         inside += found.step_s.low <= true <= found.step_s.high
     assert inside >= 34
@@ -57,7 +65,7 @@ def test_a_step_of_more_workers_than_measured_is_predicted_within_its_interval_m
     inside = 0
     for seed in range(40):
         world = world_of(seed)
-        found = asked(a_profile(observed(world, seed)), 4, "batch_per_worker=32")
+        found = asked(profile_of_world(seed), 4, "batch_per_worker=32")
         true, _ = world.step(KEY, a_deployment(4, 32))
         inside += found.step_s.low <= true <= found.step_s.high
     assert inside >= 34

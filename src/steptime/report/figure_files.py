@@ -10,7 +10,7 @@ from steptime.document.section import Figures, Part, Section
 from steptime.extras import require_extra
 from steptime.plain_file import PlainFolder
 from steptime.report.conditions import machine_in_a_line
-from steptime.user_output import FIGURES, write_user_file
+from steptime.user_output import FIGURES, require_free, write_user_file
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
@@ -34,8 +34,12 @@ def write_figures(summary: Summary, sections: Sequence[Section], folder: Path) -
     PlainFolder(folder).make(folder)
     written: list[Path] = []
     taken: set[str] = set()
-    for section, note, figure in [each for own in sections for each in _figures(own, own)]:
-        name = _name(f"{section.id or section.title}-{figure.title}", taken)
+    figures = [each for own in sections for each in _figures(own, own)]
+    names = [_name(f"{section.id or section.title}-{figure.title}", taken) for section, _, figure in figures]
+    for name in names:  # before any is replaced, and before pictures are converted, which takes seconds
+        for ending, kind in FIGURES.items():
+            require_free(folder / f"{name}.{ending}", kind)
+    for name, (section, note, figure) in zip(names, figures, strict=True):
         svg = str(figure.svg)
         captions = [figure.title, figure.note, note, section.note, f"{summary.study}, measured on {machine}."]
         texts: dict[str, bytes] = {
