@@ -129,10 +129,11 @@ def test_layers_train_as_in_the_reference(  # noqa: PLR0913, PLR0917 - parameter
 @pytest.mark.costly
 @pytest.mark.parametrize("name", WITH_OWN_LAYERS)
 def test_a_small_resnet50_trains_as_in_the_reference(trained_framework, name, expected, tmp_path):
-    """The first loss to 1e-4 and the loss after five steps to 1e-2, with as many parameters as are published."""
-    job = check_job(name, "single", "resnet50", steps=5, **RESNET)
+    """Two losses to 1e-4 and the third one to 1e-2, with as many parameters as are published."""
+    job = check_job(name, "single", "resnet50", steps=3, **RESNET)
+    job["schedule"]["save_weights"] = False
     check = launch_ok(tmp_path, job, preloaded=True).record("check")
-    truth = expected("resnet50", steps=5, **RESNET).record("check")["losses"]
+    truth = expected("resnet50", steps=3, **RESNET).record("check")["losses"]
     assert relative_error(check["losses"][:2], truth[:2]) < 1e-4
     assert relative_error(check["losses"][-1], truth[-1]) < 1e-2
     assert check["parameters"] == 25_557_032
