@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from gpu_hosts import a_gpu_observation, a_gpu_profile
-from test_recovery import profile_of_world, world_of
+from test_recovery import predictions_of_world, world_of
 from world import KEY, a_deployment, a_profile, observed
 
 from steptime.fitting.step_model import phases_of, step_of
@@ -16,7 +16,10 @@ BATCH = 32
 
 def ratios(profile, workers, *overrides):
     """Return the pairs of the only model of several workers."""
-    predictions = predict(profile, workers, read_queries(overrides, profile))
+    return pairs(predict(profile, workers, read_queries(overrides, profile)))
+
+
+def pairs(predictions):
     (key,) = {each.key for each in predictions if each.key.strategy == "allreduce"}
     return paired_ratios([each for each in predictions if each.key == key])
 
@@ -27,7 +30,7 @@ def worlds():
     rows = []
     for seed in range(40):
         world = world_of(seed)
-        (pair,) = ratios(profile_of_world(seed), [2, 4], f"batch_per_worker={BATCH}")
+        (pair,) = pairs(predictions_of_world(seed))
         (two, _), (four, _) = (world.step(KEY, a_deployment(count, BATCH)) for count in (2, 4))
         rows.append((four / two * 2 / 4, pair))
     return rows
