@@ -23,10 +23,17 @@ from steptime.attach.folder import environment, write_hook
 LONGEST_S = 300
 IMPORTS = {
     "pytorch": "import torch, torch.utils.data, torch._dynamo",  # the last is imported by every optimizer
+    "tensorflow": "import tensorflow",
+    "jax": "import jax, jax.numpy",
+    "paddle": "import paddle",
+    "mxnet": "import mxnet",
+    "deepspeed": "import deepspeed, torch._dynamo",
 }
 """Of each framework that can be used in a fork, since it starts neither threads nor devices before it is used."""
 FORKING = """
 import atexit, json, os, runpy, signal, sys, threading
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # for what a framework prints as it is imported
 IMPORTS
 
 for line in sys.stdin:
@@ -34,7 +41,7 @@ for line in sys.stdin:
     child = os.fork()
     if not child:
         break
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
 else:
     os._exit(0)
 

@@ -7,10 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from forked_ranks import FORKED_RANKS
 from launching import interpreter_for
 from program import PROGRAM
 
-SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "attach" / "scripts"
+LOOPS = Path(__file__).parents[2] / "benchmarks" / "attach" / "scripts" / "loops.py"
 LOAD_S = 0.02
 pytestmark = pytest.mark.framework("pytorch")
 
@@ -20,17 +21,19 @@ def thrown_away(tmp_path_factory):
     """The folder, the end and the answer of an ablated run of two processes."""
     folder = tmp_path_factory.mktemp("ablation")
     python = interpreter_for("pytorch")
-    launch = [
+    command = [
+        *PROGRAM,
+        "attach",
+        "--ablate",
+        "--json",
+        "-o",
+        folder / "results",
+        "--",
         python,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        SCRIPTS / "loops.py",
+        FORKED_RANKS,
+        LOOPS,
         "ddp",
     ]
-    command = [*PROGRAM, "attach", "--ablate", "--json", "-o", folder / "results", "--", *launch]
     environ = {**os.environ, "STEPS": "300", "OUT": "out", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         list(map(str, command)), env=environ, cwd=folder, capture_output=True, text=True, timeout=300, check=False

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_ranks import FORKED_RANKS
 from launching import interpreter_for
 from program import PROGRAM
 
 from steptime.launchers.base import free_ports
 
 SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "attach" / "scripts"
-STEPS = 40
+STEPS = {"ddp": 40, "accumulation": 20, "nanogpt": 24, "fsdp2": 24, "pipeline": 24}
 
 
 @dataclass(frozen=True)
@@ -55,20 +56,20 @@ def require_quiet(run: PlantedRun) -> None:
 
 @pytest.fixture(scope="module")
 def run_of(tmp_path_factory):
-    """Run a kind of script on two ranks, once for all tests of the module."""
+    """Run a kind of script on two ranks, once for all tests of the module: of DDP, by torchrun."""
     python = interpreter_for("pytorch")
 
     @cache
     def run(kind: str) -> PlantedRun:
         folder = tmp_path_factory.mktemp(kind)
-        (port,) = free_ports(1)
-        launcher = [str(python), "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-        launcher += ["--master-port", str(port)]
+        port = str(free_ports(1)[0])
+        torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", port]
+        launcher = [str(python), *(torchrun if kind == "ddp" else [FORKED_RANKS])]
         command = [*PROGRAM, "attach", "-o", str(folder / "results"), "--lines", "--json", "--", *launcher]
         done = subprocess.run(
             [*command, str(SCRIPTS / "loops.py"), kind],
             cwd=folder,
-            env={**os.environ, "STEPS": str(STEPS), "OUT": str(folder), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "STEPS": str(STEPS[kind]), "OUT": str(folder), "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=400,
