@@ -1,25 +1,12 @@
 """What Horovod does to PyTorch's tensors."""
 
-import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from launching import check_job, interpreter_for, launch_ok
+from launching import check_job, launch_ok, printed_in
 from test_horovod_controllers import SETTINGS, distance, normed, oracle
 
-import steptime
-
 pytestmark = pytest.mark.framework("horovod_pytorch")
-
-
-def in_framework(code: str) -> Any:
-    """Run ``code`` in the framework's environment; return the JSON that it prints."""
-    begin = f"import json, sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
-    python = str(interpreter_for("horovod_pytorch"))
-    run = subprocess.run([python, "-"], input=begin + code, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(run.stdout)
 
 
 def test_gradients_with_innermost_channels_are_shown_and_not_copied() -> None:
@@ -35,7 +22,7 @@ print(json.dumps([
     back.data_ptr() == gradient.data_ptr(), back.stride() == gradient.stride(), bool((back == gradient).all()),
 ]))
 """
-    assert in_framework(code) == [True] * 6
+    assert printed_in("horovod_pytorch", code) == [True] * 6
 
 
 @pytest.mark.parametrize("channels_last", ["yes", "no"])
@@ -49,7 +36,7 @@ def test_the_layout_of_gradients_does_not_change_what_is_trained(tmp_path: Path,
         optimizer=SETTINGS,
         options={"channels_last": channels_last},
     )
-    result = launch_ok(tmp_path, job, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert distance(result, oracle(tmp_path, normed(), 2)) < 1e-4
     assert result.record("session")["facts"]["channels_last"] == (channels_last == "yes")
 
@@ -57,4 +44,4 @@ def test_the_layout_of_gradients_does_not_change_what_is_trained(tmp_path: Path,
 def test_mixed_precision_averages_in_full(tmp_path: Path) -> None:
     """Gradients are float32 under autocast too; weights are near those of full precision."""
     job = check_job("horovod_pytorch", "allreduce", normed(), workers=2, optimizer=SETTINGS, precision="bf16")
-    assert distance(launch_ok(tmp_path, job, workers=2), oracle(tmp_path, normed(), 2)) < 0.05
+    assert distance(launch_ok(tmp_path, job, workers=2, preloaded=True), oracle(tmp_path, normed(), 2)) < 0.05

@@ -3,16 +3,16 @@
 import re
 import subprocess
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from image_files import SIDE, photos
-from launching import check_job, interpreter_for, launch, launch_ok, timing_job, weight_error
+from launching import check_job, interpreter_for, launch, launch_ok, printed_in, timing_job, weight_error
 from preloading import preloaded_interpreter
 
-import steptime
 from steptime.catalog.workloads.layers import Network
 from steptime.catalog.workloads.table import build_workload
 from steptime.model.compute import work_of
@@ -80,18 +80,17 @@ def test_what_is_dropped_differs_between_steps_layers_and_workers(tmp_path: Path
     net = Network((1000,))
     net.dropout("second", net.dropout("first", net.input, 0.5), 0.5)
     workload = net.finish("dropping", classes=1000).to_json()
-    code = f"""
-import sys
-sys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})
+    code = """
 from steptime.frameworks.jax.network import JaxNetwork, import_jax
 jax = import_jax(1, "cpu", 0)
 import numpy
-network = JaxNetwork({workload!r})
+network = JaxNetwork(workload)
 keys = [jax.random.fold_in(jax.random.key(worker), step) for worker in (0, 1) for step in (0, 1)]
-found = [numpy.asarray(network.outputs({{}}, {{}}, numpy.ones((1, 1000), numpy.float32), key)[0]) for key in keys]
-numpy.save("dropped.npy", numpy.concatenate(found))
+found = [numpy.asarray(network.outputs({}, {}, numpy.ones((1, 1000), numpy.float32), key)[0]) for key in keys]
+numpy.save(path, numpy.concatenate(found))
+print("null")
 """
-    subprocess.run([str(interpreter_for("jax")), "-c", code], cwd=tmp_path, check=True)
+    printed_in("jax", code, workload=workload, path=str(tmp_path / "dropped.npy"))
     dropped = np.load(tmp_path / "dropped.npy")
     assert set(np.unique(dropped)) == {0.0, 4.0}
     assert np.all(np.abs((dropped > 0).mean(axis=1) - 0.25) < 0.1)
@@ -110,40 +109,38 @@ def test_the_number_of_helpers_does_not_change_what_is_trained_on(tmp_path: Path
 
 
 STEP = """
-import sys
-sys.path.insert(0, {source!r})
 from steptime.frameworks.jax.network import JaxNetwork, import_jax
 jax = import_jax(1, "cpu", 0)
 import numpy
 from steptime.frameworks.jax.optimizers import slots_of
 from steptime.frameworks.jax.training_step import JaxStep
 settings = dict(name="sgd", momentum=0.9, learning_rate=0.1, weight_decay=0.0)
-job = dict(optimizer=settings, strategy="single", options={options!r})
-network = JaxNetwork({workload!r}, windows={options!r}["windows"])
-weights = {{name: numpy.zeros(shape, numpy.float32) for name, shape in {shapes!r}.items()}}
+job = dict(optimizer=settings, strategy="single", options=options)
+network = JaxNetwork(workload, windows=options["windows"])
+weights = {name: numpy.zeros(shape, numpy.float32) for name, shape in shapes.items()}
 variables = network.variables(weights)
-kept = {{slot: variables for slot in slots_of(settings)}}
-state = (variables, kept, {{}}, 0, jax.random.key_data(jax.random.key(0))[None])
+kept = {slot: variables for slot in slots_of(settings)}
+state = (variables, kept, {}, 0, jax.random.key_data(jax.random.key(0))[None])
 program = JaxStep(network, job, None, None)
 batch = numpy.zeros((2, 28, 28, 1), numpy.float32), numpy.zeros(2, numpy.int32)
-print(program.compiled(program.train).lower(state, *batch).as_text())
+print(json.dumps(program.compiled(program.train).lower(state, *batch).as_text()))
 """
 
 
-def program_of_a_step(options: dict[str, Any]) -> str:
+@cache
+def program_of_a_step(*, windows: str, donate: bool) -> str:
     """What JAX hands to XLA for a step of LeNet-5."""
     workload = build_workload("lenet5").to_json()
     shapes = {each["name"]: each["shape"] for layer in workload["layers"] for each in layer["parameters"]}
-    source = str(Path(steptime.__file__).parents[1])
-    code = STEP.format(source=source, options=options, workload=workload, shapes=shapes)
-    done = subprocess.run([str(interpreter_for("jax")), "-c", code], check=True, capture_output=True, text=True)
-    return done.stdout
+    options = {"windows": windows, "donate": donate}
+    text: str = printed_in("jax", STEP, options=options, workload=workload, shapes=shapes)
+    return text
 
 
 def test_the_tiers_differ_in_who_computes_windows() -> None:
     """XLA's own pooling, with its scattering of gradients, is in the documented program and not in the tuned one."""
-    documented = program_of_a_step({"windows": "lax", "donate": True})
-    tuned = program_of_a_step({"windows": "hand_written", "donate": True})
+    documented = program_of_a_step(windows="lax", donate=True)
+    tuned = program_of_a_step(windows="hand_written", donate=True)
     assert "reduce_window" in documented
     assert "select_and_scatter" in documented
     assert "reduce_window" not in tuned
@@ -152,35 +149,34 @@ def test_the_tiers_differ_in_who_computes_windows() -> None:
 
 def test_memory_of_the_state_is_donated_where_the_job_says_so() -> None:
     """XLA's program names the arguments whose memory its results take."""
-    assert "tf.aliasing_output" in program_of_a_step({"windows": "lax", "donate": True})
-    assert "tf.aliasing_output" not in program_of_a_step({"windows": "lax", "donate": False})
+    assert "tf.aliasing_output" in program_of_a_step(windows="lax", donate=True)
+    assert "tf.aliasing_output" not in program_of_a_step(windows="lax", donate=False)
 
 
 TOGETHER = """
-import os, sys, types
+import types
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
-sys.path.insert(0, {source!r})
 from steptime.frameworks.jax.network import JaxNetwork, import_jax
 jax = import_jax(1, "cpu", 0)
 import numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from steptime.frameworks.jax.training_step import JaxStep
 settings = dict(name="sgd", momentum=0.9, learning_rate=0.1, weight_decay=0.0)
-job = dict(optimizer=settings, strategy="allreduce", options=dict(windows="lax", donate=True, pack_kb={pack_kb}))
-network = JaxNetwork({workload!r}, windows="lax")
+job = dict(optimizer=settings, strategy="allreduce", options=dict(windows="lax", donate=True, pack_kb=pack_kb))
+network = JaxNetwork(workload, windows="lax")
 mesh = Mesh(numpy.array(jax.devices()), ("workers",))
 alike, split = PartitionSpec(), PartitionSpec("workers")
 
 def put(array, how):
     return jax.device_put(array, NamedSharding(mesh, how))
 
-weights = {{name: numpy.zeros(shape, numpy.float32) for name, shape in {shapes!r}.items()}}
-variables = {{name: put(array, alike) for name, array in network.variables(weights).items()}}
+weights = {name: numpy.zeros(shape, numpy.float32) for name, shape in shapes.items()}
+variables = {name: put(array, alike) for name, array in network.variables(weights).items()}
 keys = jax.random.key_data(jax.random.split(jax.random.key(0), 2))
-state = (variables, dict(velocity=variables), {{}}, put(numpy.int32(0), alike), put(keys, split))
+state = (variables, dict(velocity=variables), {}, put(numpy.int32(0), alike), put(keys, split))
 batch = put(numpy.zeros((4, 28, 28, 1), numpy.float32), split), put(numpy.zeros(4, numpy.int32), split)
 program = JaxStep(network, job, mesh, types.SimpleNamespace(alike=alike, split=split))
-print(program.compiled(program.train).lower(state, *batch).compile().as_text())
+print(json.dumps(program.compiled(program.train).lower(state, *batch).compile().as_text()))
 """
 
 
@@ -190,11 +186,8 @@ def test_the_plan_sends_what_one_sum_of_the_compiled_step_holds(pack_kb: int) ->
     workload = build_workload("lenet5")
     layers = workload.to_json()["layers"]
     shapes = {each["name"]: each["shape"] for layer in layers for each in layer["parameters"]}
-    code = TOGETHER.format(
-        source=str(Path(steptime.__file__).parents[1]), pack_kb=pack_kb, workload=workload.to_json(), shapes=shapes
-    )
-    done = subprocess.run([str(interpreter_for("jax")), "-c", code], check=True, capture_output=True, text=True)
-    (summed,) = re.findall(r"= (.*) all-reduce\(", done.stdout)
+    text = printed_in("jax", TOGETHER, pack_kb=pack_kb, workload=workload.to_json(), shapes=shapes)
+    (summed,) = re.findall(r"= (.*) all-reduce\(", text)
     sizes = [4 * np.prod([int(axis) for axis in each.split(",")]) for each in re.findall(r"f32\[([\d,]+)\]", summed)]
 
     context = PolicyContext(workers=2, options={"pack_kb": pack_kb})

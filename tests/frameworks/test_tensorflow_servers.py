@@ -27,7 +27,9 @@ def test_one_worker_with_two_servers_trains_what_the_reference_trains(tmp_path: 
     """Nothing is stale then, so that every loss has one right value."""
     settings = {"learning_rate": 0.05, "momentum": 0.8, "weight_decay": 0.01}
     how: dict[str, Any] = {"batch": 6, "steps": 4, "optimizer": settings}
-    expected = launch_ok(tmp_path, check_job("reference", "single", odd_and_normalised(), **how)).record("check")
+    expected = launch_ok(
+        tmp_path, check_job("reference", "single", odd_and_normalised(), **how), preloaded=True
+    ).record("check")
     job = check_job("tensorflow", "ps_async", odd_and_normalised(), **how)
     found = launch_ok(tmp_path, job, servers=2, preloaded=True).record("check")
     assert relative_error(found["losses"], expected["losses"]) < 1e-4
@@ -47,7 +49,7 @@ def test_two_pinned_workers_count_their_stale_updates_over_photographs(tmp_path:
         **PHOTO,
     )
     cores = tuple(sorted(os.sched_getaffinity(0)))
-    result = launch_ok(tmp_path, job, workers=2, servers=1, cores=cores)
+    result = launch_ok(tmp_path, job, workers=2, servers=1, cores=cores, preloaded=True)
     for rank in range(2):
         record = result.record("steps", f"worker-{rank}")
         assert len(record["ends_s"]) == 8
@@ -66,7 +68,7 @@ def test_every_worker_has_its_own_batches_whichever_runs_a_step(tmp_path: Path) 
     job["schedule"]["turns"] = 1  # a fourth step, of one worker after the other, so that the last sees all
     oracle = check_job("reference", "single", odd_and_normalised(), steps=4, options={"shards": 2, "bits": 64}, **how)
     oracle["loader"] = job["loader"]
-    mean = launch_ok(tmp_path, oracle).weights[0]
+    mean = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
     found = launch_ok(tmp_path, job, workers=2, servers=1, preloaded=True).weights
     for name, weights in found[1].items():
         moved, expected = weights - first[name], 2 * (mean[name] - first[name])  # the reference divides by two workers
@@ -87,7 +89,7 @@ def test_a_broken_photograph_ends_all_and_is_named(tmp_path: Path) -> None:
         steps=50,
         **PHOTO,
     )
-    result = launch(tmp_path, job, workers=2, servers=1, time_limit_s=100)
+    result = launch(tmp_path, job, workers=2, servers=1, time_limit_s=100, preloaded=True)
     assert not result.outcome.ok
     assert str(broken) in result.explanation()
     assert "time limit" not in (result.outcome.reason or "")

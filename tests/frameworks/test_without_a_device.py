@@ -3,6 +3,7 @@
 import inspect
 import json
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ STEP_OF_JAX = """
 """
 
 
+@cache
 def lowered(precision: str, strategy: str) -> dict[str, Any]:
     """What JAX asks of XLA on CUDA devices in a step of LeNet-5."""
     workload = build_workload("lenet5").to_json()
