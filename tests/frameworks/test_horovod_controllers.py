@@ -17,6 +17,7 @@ from steptime.catalog.workloads.layers import Network, Workload
 
 FRAMEWORKS = [name for name in load_manifests() if name.startswith("horovod_")]
 CONTROLLERS = ["gloo", "mpi"]
+"""Of which workers under ``mpi`` cannot be forked from a process that has imported their framework."""
 SETTINGS = {"learning_rate": 0.02, "momentum": 0.9, "weight_decay": 0.01}
 SAMPLES = 12
 
@@ -76,7 +77,13 @@ def test_one_worker_may_be_told_to_average(tmp_path: Path, framework: str) -> No
     assert distance(result, oracle(tmp_path, normed(), 1)) < 1e-4
 
 
-@pytest.mark.parametrize("controller", CONTROLLERS)
+def with_mpi_by(which: str) -> list[Any]:
+    """Every framework with its own meeting, and one of them with MPI's, for what is the same code under all."""
+    cases = [(name, "gloo") for name in FRAMEWORKS] + [(which, "mpi")]
+    return [pytest.param(*case, marks=pytest.mark.framework(case[0]), id="-".join(case)) for case in cases]
+
+
+@pytest.mark.parametrize(("framework", "controller"), with_mpi_by("horovod_tensorflow"), indirect=["framework"])
 def test_a_timeline_is_written_where_it_is_asked_for(
     tmp_path: Path, framework: str, controller: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +91,8 @@ def test_a_timeline_is_written_where_it_is_asked_for(
     monkeypatch.setenv("HOROVOD_TIMELINE", str(tmp_path / "foreign.json"))
     monkeypatch.setenv("HOROVOD_CONTROLLER", "nonsense")
     options = {"controller": controller, "timeline": True}
-    result = launch_ok(tmp_path, timing_job(framework, "allreduce", normed(), workers=2, options=options), workers=2)
+    job = timing_job(framework, "allreduce", normed(), workers=2, options=options)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     text = (result.folder / "timeline.json").read_text().rstrip().rstrip(",")
     events = json.loads(text if text.endswith("]") else text + "]")  # Horovod may leave the end out
     assert any("ALLREDUCE" in event.get("name", "") for event in events)
@@ -104,7 +112,7 @@ def test_arrays_are_loaded_and_no_timeline_is_written(tmp_path: Path, framework:
     assert not (result.folder / "timeline.json").exists()
 
 
-@pytest.mark.parametrize("controller", CONTROLLERS)
+@pytest.mark.parametrize(("framework", "controller"), with_mpi_by("horovod_mxnet"), indirect=["framework"])
 def test_a_killed_worker_ends_the_launch(tmp_path: Path, framework: str, controller: str) -> None:
     """The other one, which waits for gradients, does not stay behind."""
     job = timing_job(
