@@ -64,6 +64,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     alone = subprocess.run([python, "-c", "import torchvision"], capture_output=True, check=False).returncode == 0
     example = (EXAMPLE / "from_libraries.py").read_text()
     (folder / "from_libraries.py").write_text(example if alone else OPERATORS + example)
+    # Processes of launches write no bytecode, so that each would compile the libraries anew.
+    built = "; ".join(f"from_libraries.{build}()" for build, _ in MODULES.values())
+    subprocess.run([python, "-c", f"import from_libraries; {built}"], cwd=folder, check=True)
     workloads = ", ".join(
         f"{{name: {name}, module: from_libraries:{build}, data: from_libraries:{data}}}"
         for name, (build, data) in MODULES.items()

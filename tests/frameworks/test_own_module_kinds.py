@@ -2,6 +2,8 @@
 
 import json
 import subprocess
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from launching import interpreter_for, interpreter_with
 from program import steptime
 
 import steptime as package
+from steptime.results.equivalence_records import EquivalenceResult
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
 
@@ -121,7 +124,7 @@ def kept_back():
 """
 )
 STUDY = """\
-workloads: {{name: mine, module: mine:{build}, data: mine:loader}}
+workloads: [{workloads}]
 frameworks: {framework}
 strategies: allreduce
 workers: 2
@@ -136,15 +139,32 @@ KINDS = [
     pytest.param("jax", JAX, marks=pytest.mark.framework("jax")),
     pytest.param("tensorflow", KERAS, marks=pytest.mark.framework("tensorflow")),
 ]
+NAMES = [pytest.param(name, marks=pytest.mark.framework(name)) for name in ("jax", "tensorflow")]
 pytestmark = pytest.mark.timeout(600)
 
 
-def checked(folder: Path, framework: str, text: str, build: str, check: int) -> Store:
-    interpreter_for(framework)
-    (folder / "mine.py").write_text(text)
-    (folder / "study.yaml").write_text(STUDY.format(build=build, framework=framework))
-    steptime("run", "study.yaml", "-o", "results", cwd=folder, check=check)
-    return Store.open(folder / "results")
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, EquivalenceResult]]:
+    """Return what returns the checks of a framework's modules by their names: one study of those below."""
+
+    @cache
+    def of(framework: str) -> dict[str, EquivalenceResult]:
+        interpreter_for(framework)
+        text, names = CHECKED[framework]
+        folder = tmp_path_factory.mktemp(framework)
+        (folder / "mine.py").write_text(text)
+        workloads = ", ".join(f"{{name: {name}, module: mine:{name}, data: mine:loader}}" for name in names)
+        (folder / "study.yaml").write_text(STUDY.format(workloads=workloads, framework=framework))
+        steptime("run", "study.yaml", "-o", "results", cwd=folder, check=1)
+        return {check.workload: check for check in Store.open(folder / "results").equivalence()}
+
+    return of
+
+
+CHECKED = {
+    "jax": (JAX, ["kept_back", "restless"]),
+    "tensorflow": (KERAS, ["kept_back", "restless", "normed"]),
+}
 
 
 @pytest.mark.parametrize(("framework", "text"), KINDS)
@@ -168,22 +188,22 @@ def test_what_workloads_new_writes_is_checked_and_timed_alone_and_by_two_workers
         assert own["flop_per_sample"] == (flops if framework == "jax" else None)
 
 
-@pytest.mark.parametrize(("framework", "text"), KINDS)
-def test_a_gradient_that_is_not_exchanged_is_refused_by_the_name_of_its_parameter(framework, text, tmp_path):
-    (check,) = checked(tmp_path, framework, text, "kept_back", 1).equivalence()
+@pytest.mark.parametrize("framework", NAMES)
+def test_a_gradient_that_is_not_exchanged_is_refused_by_the_name_of_its_parameter(framework, checked):
+    check = checked(framework)["kept_back"]
     assert not check.passed
     assert f"the gradient of {'bias' if framework == 'jax' else 'dense_1.bias'} in round 1" in check.reason
 
 
-@pytest.mark.parametrize(("framework", "text"), KINDS)
-def test_a_module_that_is_not_deterministic_is_refused(framework, text, tmp_path):
-    (check,) = checked(tmp_path, framework, text, "restless", 1).equivalence()
+@pytest.mark.parametrize("framework", NAMES)
+def test_a_module_that_is_not_deterministic_is_refused(framework, checked):
+    check = checked(framework)["restless"]
     assert check.reason.startswith("the module is not deterministic")
 
 
 @pytest.mark.framework("tensorflow")
-def test_batch_normalisation_of_keras_passes_and_is_explained(tmp_path):
-    (check,) = checked(tmp_path, "tensorflow", KERAS, "normed", 0).equivalence()
+def test_batch_normalisation_of_keras_passes_and_is_explained(checked):
+    check = checked("tensorflow")["normed"]
     assert check.passed, check.reason
     assert check.explanation.startswith("each worker normalises over its own batch (batch_normalization)")
 
@@ -287,10 +307,11 @@ PACKAGES = (
 @pytest.mark.further
 def test_a_module_of_flax_with_a_loss_of_optax_is_checked_and_timed(tmp_path):
     python = interpreter_with("jax", PACKAGES, tmp_path / "libraries")
+    subprocess.run([python, "-c", "import flax.linen, optax"], check=True)  # writes bytecode, as no launch does
     (tmp_path / "mine.py").write_text(JAX)
     (tmp_path / "flaxen.py").write_text(FLAX)
-    study = STUDY.format(build="build", framework="jax").replace("module: mine:build", "module: flaxen:build")
-    study = study.replace("data: mine:loader", "data: flaxen:loader, loss: flaxen:loss")
+    workload = "{name: mine, module: flaxen:build, data: flaxen:loader, loss: flaxen:loss}"
+    study = STUDY.format(workloads=workload, framework="jax")
     study += f"environments: {{jax: {{kind: existing, python: {python}}}}}\n"
     (tmp_path / "study.yaml").write_text(study)
 

@@ -46,7 +46,7 @@ def test_dropout_differs_from_step_to_step(tmp_path: Path) -> None:
 
 def test_mixed_precision_is_near_the_reference(tmp_path: Path) -> None:
     """Eight bits of mantissa keep the first loss to 2 %, and it is not the loss of 32 bits."""
-    expected = losses(launch_ok(tmp_path, check_job("reference", "single", "lenet5", steps=1)))
+    expected = losses(launch_ok(tmp_path, check_job("reference", "single", "lenet5", steps=1), preloaded=True))
     job = check_job("tensorflow", "single", "lenet5", steps=1, precision="bf16")
     found = losses(launch_ok(tmp_path, job, preloaded=True))
     assert 1e-6 < relative_error(found[0], expected[0]) < 2e-2
@@ -71,7 +71,7 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, options: dic
     """Every worker that holds weights has what one process computes from both shards, by whatever way."""
     how: dict[str, Any] = {"batch": 8, "steps": 5}
     oracle = check_job("reference", "single", "lenet5", options={"shards": 2}, **how)
-    expected = launch_ok(tmp_path, oracle).weights[0]
+    expected = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
     job = check_job("tensorflow", "allreduce", "lenet5", workers=2, options=options, **how)
     result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert max(weight_error(weights, expected)[0] for weights in result.weights.values()) < 1e-4
@@ -158,7 +158,7 @@ def test_photographs_are_loaded_by_both_workers(tmp_path: Path, processes: int, 
     pixels = np.random.default_rng(0).integers(0, 256, (SIDE + 9, SIDE + 20, 3), dtype=np.uint8)
     loader = photos(tmp_path, processes=processes, pixels=pixels, **cut)
     job = timing_job("tensorflow", "allreduce", "lenet5", loader=loader, workers=2, batch=2, steps=8, **PHOTO)
-    result = launch_ok(tmp_path, job, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert np.isfinite(result.record("steps", "worker-1")["loss"])
     assert result.record("session")["facts"]["loader_threads"] == processes
 
