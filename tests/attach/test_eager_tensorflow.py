@@ -1,14 +1,8 @@
 """Loops of TensorFlow outside of graphs, and over datasets that a strategy divides: their steps are on record."""
 
-import json
-import os
-import subprocess
-
 import pytest
-from launching import interpreter_for
+from alone_and_attached import record_of
 from tensorflow_samples import SAMPLES
-
-from steptime.attach.folder import environment, write_hook
 
 pytestmark = pytest.mark.framework("tensorflow")
 
@@ -54,21 +48,9 @@ print(float(loss))
 """
 
 
-def run(folder, script, **more):
-    path = folder / "script.py"
-    path.write_text(BEGIN + script)
-    words = [interpreter_for("tensorflow"), path]
-    return subprocess.run(words, cwd=folder, env=os.environ | more, capture_output=True, text=True, check=True).stdout
-
-
 def recorded(folder, script):
-    """Return the lines of the record of a script, which prints what it prints alone."""
-    kept = environment(write_hook(folder / "hook"), folder / "record", lines=False, flops=False)
-    assert run(folder, script, **kept) == run(folder, script)
-    (path,) = (folder / "record").glob("*.jsonl")
-    lines = list(map(json.loads, path.read_text().splitlines()))
-    assert [line for line in lines if line["kind"] == "fault"] == []
-    return [line for line in lines if line["kind"] == "step"]
+    """Return the steps on the record of a script, which prints what it prints alone."""
+    return [line for line in record_of(folder, "tensorflow", BEGIN + script) if line["kind"] == "step"]
 
 
 @pytest.mark.parametrize(
