@@ -19,7 +19,7 @@ from program import PROGRAM
 from steptime.launchers.base import free_ports
 
 SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "attach" / "scripts"
-STEPS = {"ddp": 40, "accumulation": 20, "nanogpt": 24, "fsdp2": 24, "pipeline": 24}
+STEPS = 40
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def run_of(tmp_path_factory):
         done = subprocess.run(
             [*command, str(SCRIPTS / "loops.py"), kind],
             cwd=folder,
-            env={**os.environ, "STEPS": str(STEPS[kind]), "OUT": str(folder), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "STEPS": str(STEPS), "OUT": str(folder), "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=400,

@@ -9,7 +9,6 @@ from typing import Any
 
 from emulating import skip_where_impossible
 from launching import interpreter_for, library_workload, trial_of
-from preloading import PRELOADING
 
 from steptime.analysis.ablation.breakdown import break_down
 from steptime.analysis.ablation.form import StepBreakdown
@@ -25,8 +24,6 @@ from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.trial_runs import TrialInputs, ablation_runs
 
 PLANT = (Path(__file__).parent / "planted_adapter.py").read_text()
-SERVED = 100
-"""Launches of this host that one import of PyTorch serves: all of a trial's, as in a study of many."""
 
 
 def folder_with(folder: Path, cause: dict[str, Any] | None) -> Path:
@@ -82,7 +79,7 @@ def breakdown_of(  # noqa: PLR0913 - what a cause may be planted in
     workers: int = 1,
     cause: dict[str, Any] | None = None,
     cluster: Cluster | None = None,
-    launches: int = 1,
+    launches: int = 2,
     seconds: float = 4.0,
     **options: bool | float | str,
 ) -> Plant:
@@ -95,8 +92,7 @@ def breakdown_of(  # noqa: PLR0913 - what a cause may be planted in
         workers: how many.
         cause: what is planted, see ``planted_adapter.py``; None for the framework as it is.
         cluster: the hosts to emulate; None trains on this one.
-        launches: in processes of their own, which import PyTorch where hosts are emulated. One has blocks enough for
-            intervals; nobody is blamed for what was seen in one alone.
+        launches: in fresh processes.
         seconds: of each.
         options: of the framework.
     """
@@ -114,9 +110,7 @@ def breakdown_of(  # noqa: PLR0913 - what a cause may be planted in
         else {"launcher": "emulated", "cluster": cluster, "hosts": len(cluster.hosts)}
     )
     kept: list[AblationLaunch] = []
-    executor = Executor(
-        {"pytorch": manifest}, prepared.environments, usable_cores(), 200.0, preloading=PRELOADING, forks=SERVED
-    )
+    executor = Executor({"pytorch": manifest}, prepared.environments, usable_cores(), 200.0)
     inputs = TrialInputs(folder, {trial.id: built}, {trial.id: {"kind": "synthetic", "distinct_batches": 4}})
     runs = ablation_runs(inputs, AblationSchedule(warmup_steps=4, seconds=seconds))
     BlockRunner(executor, runs, kept.append, Silent()).run(Schedule([trial], StoppingRule(launches, launches), "0"))

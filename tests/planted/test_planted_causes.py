@@ -16,9 +16,9 @@ from steptime.analysis.ablation.form import Phase, StepBreakdown
 pytestmark = [pytest.mark.alone, pytest.mark.flaky(reruns=1)]
 
 LENET5_BYTES = 4 * 61_706
-PAUSE = {"cause": "pauses", "every": 4, "seconds": 0.025}
-LOADER = {"cause": "slow loader", "seconds": 0.02}
-UPDATE = {"cause": "long update", "seconds": 0.02}
+PAUSE = {"cause": "pauses", "every": 4, "seconds": 0.08}
+LOADER = {"cause": "slow loader", "seconds": 0.03}
+UPDATE = {"cause": "long update", "seconds": 0.03}
 
 
 def agrees(phase: Phase | None, truth: float) -> bool:
@@ -49,27 +49,20 @@ def healthy(folder: Path) -> list[Plant]:
 def links(folder: Path) -> list[Plant]:
     """Two hosts on a link, and on one of a tenth of its bandwidth."""
     return [
-        breakdown_of(
-            folder / f"{rate:g}",
-            "lenet5",
-            batch=64,
-            workers=2,
-            cluster=two_hosts(bandwidth_bits_per_s=rate),
-            launches=2,
-        )
-        for rate in (4e8, 4e7)
+        breakdown_of(folder / f"{rate:g}", "lenet5", batch=64, workers=2, cluster=two_hosts(bandwidth_bits_per_s=rate))
+        for rate in (2e8, 2e7)
     ]
 
 
 def slow_host(folder: Path) -> list[Plant]:
     """Two hosts, of which the second has half its core."""
     cluster = two_hosts(cpu_shares={1: 0.5})
-    return [breakdown_of(folder, "cifar_cnn", batch=32, workers=2, cluster=cluster, launches=2)]
+    return [breakdown_of(folder, "cifar_cnn", batch=64, workers=2, cluster=cluster, seconds=8.0)]
 
 
 def pauses(folder: Path) -> list[Plant]:
     """Two workers of one host, of which each pauses in one step of every four."""
-    return [breakdown_of(folder, "lenet5", batch=16, workers=2, cause=PAUSE, launches=2, seconds=5.0)]
+    return [breakdown_of(folder, "lenet5", batch=64, workers=2, cause=PAUSE, seconds=12.0)]
 
 
 def slow_loader(folder: Path) -> list[Plant]:
@@ -86,7 +79,7 @@ def buckets(folder: Path) -> list[Plant]:
     """One large bucket, and many small ones."""
     cluster = two_hosts(bandwidth_bits_per_s=5e7)
     return [
-        breakdown_of(folder / f"{size:g}", "cifar_cnn", batch=32, workers=2, cluster=cluster, bucket_mb=size)
+        breakdown_of(folder / f"{size:g}", "cifar_cnn", batch=64, workers=2, cluster=cluster, bucket_mb=size)
         for size in (25.0, 0.1)
     ]
 
