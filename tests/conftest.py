@@ -12,6 +12,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from steptime.catalog.accelerators import find_accelerators
 from steptime.catalog.manifest import load_manifests
+from steptime.worker.usage import cpu_s
 
 # The same cases in every run, and no failure because another program keeps the machine busy.
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -378,9 +380,16 @@ def _framework_of(item: pytest.Item) -> str | None:
 
 
 def _spend_processor_time() -> float:
-    """Return the processor seconds of this process and its ended children since the last call."""
+    """Return the processor seconds of this process and its children since the last call.
+
+    Those that live are servers whose copies are a test's launches; they and the copies that ended are counted.
+    """
     global _processor_s
-    before, _processor_s = _processor_s, sum(os.times()[:4])
+    living: list[str] = []
+    for children in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # its thread has ended
+            living += children.read_text().split()
+    before, _processor_s = _processor_s, sum(os.times()[:4]) + sum(map(cpu_s, living))
     return _processor_s - before
 
 
