@@ -30,7 +30,7 @@ def try_wheel(python: Path, wheel: Path, folder: Path) -> str:
         return subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True).stdout
 
     run(python, "-m", "venv", folder / "env")
-    run(folder / "env" / "bin" / "pip", "install", "-q", "--disable-pip-version-check", wheel)
+    run(folder / "env" / "bin" / "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", wheel)
     began = time.monotonic()
     shown = run(folder / "env" / "bin" / "steptime", "demo")
     took = time.monotonic() - began
