@@ -51,9 +51,11 @@ def _why_missing(name: str) -> str:
             name.startswith("-"),
             "it is an option; put steptime's options before --, and a program after it",
         ),
-        (place.name == name, f"no such program on the PATH; {_where_it_is(name)}"),
     )
-    return next((answer for is_that, answer in answers if is_that), "no such program")
+    for is_that, answer in answers:
+        if is_that:
+            return answer
+    return f"no such program on the PATH; {_where_it_is(name)}" if place.name == name else "no such program"
 
 
 def _where_it_is(name: str) -> str:
